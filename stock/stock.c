@@ -1,5 +1,18 @@
-/* The stock as one thread sees it: its connections, opened and closed, and the list of
- * strategies. */
+/* The stock as one thread sees it: its connections, opened and closed; orders in, decided orders
+ * out: the checks that an order passes before and after its strategy, whichever that is.
+ *
+ *   settings: is the sale open? ─► limit: may the user have more?
+ *      ─► keys, but only while repeats are expected: was it accepted before?
+ *      ─► is its time over?
+ *      ─► the strategy asks for the rate limits, takes units and commits
+ *      ─► the keys of all refused orders ─► what repeats found is on the disk
+ *
+ * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
+ * the refusal was found. Else its first try, under way in another batch or process, could be
+ * accepted between the two, and the repeat be told no. A reason must also stop the first try: what
+ * the ledger says does, and the settings do by their version; but an end comes by itself, so the
+ * ledger is told of it first (settings_fence_ended). What stops a first try for whatever reason its
+ * repeat is refused is the end of its time: see replay_find. */
 #include "stock/stock.h"
 
 #include <assert.h>
@@ -10,20 +23,14 @@
 #include "base/clock.h"
 #include "lua/cluster/cluster.h"
 #include "stock/orders/batch.h"
-#include "stock/orders/check_rate.h"
-#include "stock/orders/check_settings.h"
+#include "stock/orders/checks.h"
 #include "stock/orders/guard_lock.h"
-#include "stock/strategies/atomic.h"
-#include "stock/strategies/database.h"
-#include "stock/strategies/optimistic.h"
-#include "stock/orders/segment_lock.h"
-#include "stock/strategies/single_lock.h"
+#include "stock/orders/strategy.h"
 
 /* How long a batch waits for a slot of a cluster that is being moved. Short, because other segments
  * are there to sell from. */
 enum { MOVE_MS = 20 };
 
-/* A new strategy is a pair strategy_NAME.h, strategy_NAME.c and a line here. */
 static const struct stock_strategy *const strategies[] = {
     &strategy_segment_lock, &strategy_single_lock, &strategy_atomic,
     &strategy_optimistic,   &strategy_database,
@@ -147,4 +154,99 @@ const char *stock_place(const struct stock *stock, enum stock_server server)
 uint64_t stock_redis_connects(const struct stock *stock)
 {
     return redis_stats(stock->redis).connects;
+}
+
+/* ---- selling ---- */
+
+/* An order that has less time left is not begun. One whose time ends amid its batch sends the batch
+ * back; in a crowd that waits as long as it may, each batch would have such orders. */
+enum { BEGIN_MS = 20 };
+
+/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were
+ * checked against it on arrival. */
+static void refuse_known_short(struct stock_order *const *orders, size_t count)
+{
+    int64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
+            sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
+            orders[i]->outcome = STOCK_SOLD_OUT;
+}
+
+/* Its client was told that its time is over, or will be before it can be committed. */
+static void set_late_aside(struct stock_order *const *orders, size_t count)
+{
+    int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && stock_order_late(orders[i], soon_ns))
+            orders[i]->outcome = STOCK_AGAIN;
+}
+
+static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN)
+            out[found++] = orders[i];
+    return found;
+}
+
+/* The ledger cannot be asked. An order that would be refused may have been accepted before, under
+ * its key, so it is not refused either. */
+static void fail_refused(struct stock_order *const *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->key[0] != '\0' && stock_outcome_refused(orders[i]->outcome))
+            orders[i]->outcome = STOCK_UNAVAILABLE;
+}
+
+/* The same before anything was tried. */
+static void fail(struct stock_order *const *orders, size_t count)
+{
+    fail_refused(orders, count);
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN ||
+            (orders[i]->deferred && orders[i]->outcome == STOCK_AGAIN))
+            orders[i]->outcome = STOCK_UNAVAILABLE;
+}
+
+static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *open[STOCK_BATCH_MAX];
+    settings_begin(stock, orders, count);
+    refuse_known_short(orders, count);
+    replay_defer(orders, count);
+    if (!limit_find(stock, orders, count, false) || !replay_find_expected(stock, orders, count)) {
+        fail(orders, count);
+        return;
+    }
+    set_late_aside(orders, count);
+    size_t found = list_open(orders, count, open);
+    stock->strategy->sell(stock, open, found);
+    settings_fence_ended(stock, orders, count);
+    /* Of all orders that are refused by now, why_keys_last, and of those that waited for an earlier
+     * one in the batch. */
+    if (!replay_find(stock, orders, count))
+        fail_refused(orders, count);
+}
+
+size_t stock_batch_max(const struct stock *stock)
+{
+    return stock->strategy->batch_max;
+}
+
+void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    assert(count <= STOCK_BATCH_MAX);
+    for (size_t i = 0; i < count; i++)
+        stock_order_begin(orders[i]);
+    uint64_t trips = stock->stats.redis_calls;
+    decide(stock, orders, count);
+    replay_confirm(stock, orders, count);
+    /* The last batch's settles wait for a trip of this one. When it makes none, perhaps the next
+     * makes none either, and their segments would stay locked for a lease. */
+    if (stock->stats.redis_calls == trips)
+        stock_run_posted(stock);
+    for (size_t i = 0; i < count; i++)
+        assert(orders[i]->outcome != STOCK_OPEN);
 }

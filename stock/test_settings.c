@@ -16,7 +16,6 @@
 #include "stock/sales/reset.h"
 #include "stock/sales/retire.h"
 #include "stock/sales/settings.h"
-#include "stock/sell.h"
 #include "stock/stock.h"
 
 enum { PROCESSES = 2, TRIES_MAX = 2000, REMEMBER_MS = 200, NOW_MS = 1000, RACERS = 60 };

@@ -8,7 +8,6 @@
 #include "sql/test_server.h"
 #include "stock/sales/reconcile.h"
 #include "stock/sales/reset.h"
-#include "stock/sell.h"
 #include "stock/stock.h"
 
 enum { LEASE_MS = 1000, WAIT_MS = 3000, TRIES_MAX = 5000 };

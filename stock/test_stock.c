@@ -12,7 +12,6 @@
 #include "stock/sales/reconcile.h"
 #include "stock/sales/reset.h"
 #include "stock/sales/settings.h"
-#include "stock/sell.h"
 #include "stock/stock.h"
 #include "stock/stock_core.h"
 

@@ -25,7 +25,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/request.h"
-#include "stock/sell.h"
+#include "stock/stock.h"
 
 enum {
     IDLE_MS = 1000,       /* how often an idle worker pings its servers */

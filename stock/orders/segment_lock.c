@@ -19,12 +19,11 @@
  * of the other nodes. A slot that is being moved refuses calls, which have then certainly not run:
  * a lock that was refused is a busy segment, a take that was refused leaves it to the recovery, and
  * a settle or a release that was refused leaves it locked until its lease ends, and then open. */
-#include "stock/orders/segment_lock.h"
+#include "stock/orders/strategy.h"
 
 #include <assert.h>
 
-#include "sql/orders/ledger_commit.h"
-#include "stock/orders/check_rate.h"
+#include "stock/orders/checks.h"
 #include "stock/orders/guard_lock.h"
 
 /* Passes that met busy segments before the ledger is asked all the same. */

@@ -6,10 +6,8 @@
 
 #include "base/clock.h"
 #include "sql/orders/ledger_recovery.h"
-#include "stock/orders/check_limit.h"
-#include "stock/orders/check_replay.h"
+#include "stock/orders/checks.h"
 #include "stock/orders/held_rows.h"
-#include "stock/recovery.h"
 
 enum {
     COMMIT_TRIES_MAX = 3, /* with orders that keep the others from being committed */

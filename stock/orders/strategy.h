@@ -1,8 +1,8 @@
 /* What a strategy is, and the steps that strategies have in common: planning, recovering,
  * committing, concluding.
  *
- * A new strategy is a pair strategy_NAME.h, strategy_NAME.c with a table of this kind, and a line
- * in stock.c. The shortest one to read first is strategies/database.c. */
+ * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and a
+ * line in stock.c. The shortest one to read first is strategies/database.c. */
 #ifndef STOCK_ORDERS_STRATEGY_H
 #define STOCK_ORDERS_STRATEGY_H
 
@@ -11,7 +11,7 @@
 #include "stock/orders/batch.h"
 
 /* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
- * the `count` given, and asks for the rate limits on the way (check_rate.h): before it accepts any,
+ * the `count` given, and asks for the rate limits on the way (rate_post): before it accepts any,
  * with its first calls of Redis or, if it does not begin with Redis, before them. */
 struct stock_strategy {
     const char *name;
@@ -19,6 +19,10 @@ struct stock_strategy {
     size_t batch_max;        /* orders that one call should carry */
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
+
+extern const struct stock_strategy strategy_segment_lock;
+extern const struct stock_strategy strategy_single_lock, strategy_atomic, strategy_optimistic,
+    strategy_database; /* for comparison */
 
 /* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
 typedef void strategy_post(struct stock *stock, struct segment_hold *hold, struct sale *sale,

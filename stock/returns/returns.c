@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "stock/orders/held_rows.h"
 #include "stock/order.h"
-#include "stock/recovery.h"
 #include "stock/segment.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* Selling by counters in Redis without locks: what `atomic` and `optimistic` have in common.
+/* The strategies `atomic` and `optimistic`: selling by counters in Redis without locks.
  *
  *   orders ─► groups by sku ─► gather: plan segments ─► Redis: take ─► fill orders ─┐
  *                                 ▲                                                  │
@@ -14,31 +14,41 @@
  *
  * What a process had taken when it died is missing from the counter until a recovery; nothing marks
  * the segment (see README.md). */
-#include "stock/strategies/counter.h"
+#include "stock/orders/strategy.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 
-#include "sql/ledger_segment.h"
-#include "stock/orders/check_rate.h"
+#include "base/clock.h"
+#include "lua/command.h"
+#include "stock/orders/checks.h"
 
 /* Passes in which units that only the ledger has may yet come back. */
 enum { IN_FLIGHT_PASSES = 16 };
 
-void counter_key(const struct segment_hold *hold, char *key_out)
+/* Takes from the counters of the holds from `first_hold` on: each becomes taken, empty, dirty, busy
+ * or in doubt. False when Redis is lost. */
+typedef bool counter_take(struct stock *stock, size_t first_hold);
+
+/* Writes the key of the hold's segment into `key_out` (SCRIPT_KEY_MAX bytes). */
+static void counter_key(const struct segment_hold *hold, char *key_out)
 {
     char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(hold->sale), hold->segment, name);
     lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
 }
 
-void counter_begin(struct segment_hold *hold, struct sale *sale,
-                   const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+/* Begins a hold that waits for a counter_take, with the units wanted in its `taken`. */
+static void counter_begin(struct segment_hold *hold, struct sale *sale,
+                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     segment_begin(hold, sale, snapshot, segment);
     hold->taken = wanted; /* until the answer says how many they are */
 }
 
-void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left)
+/* Notes the answer to a take: `taken` units at the fence `settled`, `left` stay in the counter. */
+static void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left)
 {
     assert(hold->used == 0); /* no order has got any of them yet */
     hold->taken = taken;
@@ -260,8 +270,9 @@ static void conclude(struct stock *stock, struct group *group)
         group_decide(group, STOCK_SOLD_OUT, 0);
 }
 
-void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                  strategy_post *post, counter_take *take)
+/* Decides a batch. `post` begins a hold, `take` then carries out what was begun. */
+static void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
+                         strategy_post *post, counter_take *take)
 {
     struct batch *batch = stock->batch;
     enum ledger_result result = LEDGER_FAILED;
@@ -281,3 +292,169 @@ void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t
         if (group_open(&batch->groups[i]))
             conclude(stock, &batch->groups[i]);
 }
+
+/* ---- atomic: one script checks and decrements a counter ---- */
+
+enum { TOOK = 1 }; /* first number of stock_count.lua; 2 is dirty */
+
+static void post_atomic(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+{
+    char key[SCRIPT_KEY_MAX];
+    assert(wanted > 0);
+    counter_begin(hold, sale, snapshot, segment, wanted);
+    counter_key(hold, key);
+    hold->call = stock->call_count;
+    struct script_call *call = stock_call(stock);
+    script_begin(call, SCRIPT_stock_count);
+    script_key(call, key);
+    script_int(call, snapshot->round);
+    script_int(call, wanted);
+}
+
+static void read_answer(struct segment_hold *hold, const struct script_call *call)
+{
+    if (call->result == REDIS_UNKNOWN)
+        hold->state = SEGMENT_DOUBT; /* units that were taken are leaked: giving them back as well
+                                      * could sell them twice, if they were not */
+    else if (call->result != REDIS_ANSWERED)
+        hold->state = SEGMENT_BUSY; /* certainly nothing taken */
+    else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[1] > hold->taken ||
+             call->values[3] < 0 || call->values[3] > LEDGER_TOTAL_MAX)
+        hold->state = SEGMENT_DIRTY;
+    else
+        counter_took(hold, (uint32_t)call->values[1], (uint64_t)call->values[2],
+                     (uint32_t)call->values[3]);
+}
+
+static bool take_atomic(struct stock *stock, size_t first_hold)
+{
+    bool alive = rate_run(stock);
+    for (size_t i = first_hold; i < stock->hold_count; i++)
+        read_answer(&stock->holds[i], &stock->calls[stock->holds[i].call]);
+    return alive;
+}
+
+static void sell_atomic(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    rate_post(stock, orders, count);
+    counter_sell(stock, orders, count, post_atomic, take_atomic);
+    rate_finish(stock);
+}
+
+const struct stock_strategy strategy_atomic = {
+    .name = "atomic",
+    .guard = LEDGER_EPOCH,
+    .batch_max = STOCK_BATCH_MAX,
+    .sell = sell_atomic,
+};
+
+/* ---- optimistic: WATCH a counter, read it, set it by MULTI and EXEC; again while others change it
+ * in between ---- */
+
+enum {
+    TRIES_MAX = 20, /* swaps lost to others before the segment counts as busy */
+    PAUSE_US_MAX = 500,
+};
+
+static void post_optimistic(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                            const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+{
+    (void)stock;
+    counter_begin(hold, sale, snapshot, segment, wanted);
+}
+
+/* Reads a hash's fields as numbers. False when the segment cannot be sold from; stock_count.lua has
+ * the same conditions. */
+static bool read_fields(const struct command *read, uint32_t round, int64_t *available_out,
+                        uint64_t *settled_out)
+{
+    size_t open = 0;
+    *available_out = command_int(read, 0);
+    *settled_out = (uint64_t)command_int(read, 3);
+    bool there =
+        command_text(read, 0, NULL) && command_text(read, 2, &open) && command_text(read, 3, NULL);
+    return there && open == 0 && command_int(read, 1) == round && *available_out >= 0;
+}
+
+/* Sets the watched counter. SEGMENT_BUSY: somebody else has changed it since it was read. */
+static enum segment_state swap(struct redis *redis, const char *key, int64_t available)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, available);
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 4, .argv = {"HSET", key, "available", number}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    command_run(redis, commands, 3);
+    enum redis_result result = commands[2].result;
+    bool done = result == REDIS_ANSWERED && command_count(&commands[2]) >= 0;
+    command_clear(commands, 3);
+    if (result == REDIS_UNKNOWN)
+        return SEGMENT_DOUBT;
+    return done ? SEGMENT_TAKEN : SEGMENT_BUSY;
+}
+
+static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t wanted)
+{
+    char key[SCRIPT_KEY_MAX];
+    int64_t available = 0;
+    uint64_t settled = 0;
+    counter_key(hold, key);
+    struct command commands[] = {
+        {.argc = 2, .argv = {"WATCH", key}},
+        {.argc = 6, .argv = {"HMGET", key, "available", "round", "open", "settled"}},
+    };
+    command_run(redis, commands, 2);
+    bool answered = commands[1].result == REDIS_ANSWERED;
+    bool sound = answered && read_fields(&commands[1], hold->round, &available, &settled);
+    command_clear(commands, 2);
+    assert(wanted > 0);
+    uint32_t taken = available < wanted ? (uint32_t)available : wanted;
+    if (!answered)
+        hold->state = SEGMENT_BUSY; /* certainly nothing taken */
+    else if (!sound)
+        hold->state = SEGMENT_DIRTY;
+    else
+        hold->state = taken > 0 ? swap(redis, key, available - taken) : SEGMENT_EMPTY;
+    if (hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_EMPTY)
+        counter_took(hold, taken, settled, (uint32_t)available - taken);
+}
+
+static void take_one(struct stock *stock, struct segment_hold *hold)
+{
+    uint32_t wanted = hold->taken;
+    take_once(stock->redis, hold, wanted);
+    for (int tries = 1; tries < TRIES_MAX && hold->state == SEGMENT_BUSY; tries++) {
+        if (!script_alive(stock->redis))
+            return;
+        clock_sleep_ns(INT64_C(1000) * stock_random(stock, PAUSE_US_MAX));
+        take_once(stock->redis, hold, wanted);
+    }
+}
+
+static bool take_optimistic(struct stock *stock, size_t first_hold)
+{
+    int64_t start_ns;
+    stock_run_posted(stock); /* what the last batch gives back is there for this one */
+    start_ns = clock_now_ns();
+    for (size_t i = first_hold; i < stock->hold_count; i++)
+        take_one(stock, &stock->holds[i]);
+    stock->stats.redis_calls++;
+    stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
+    return script_alive(stock->redis);
+}
+
+static void sell_optimistic(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    rate_ask(stock, orders, count);
+    counter_sell(stock, orders, count, post_optimistic, take_optimistic);
+}
+
+const struct stock_strategy strategy_optimistic = {
+    .name = "optimistic",
+    .guard = LEDGER_EPOCH,
+    .batch_max = STOCK_BATCH_MAX,
+    .sell = sell_optimistic,
+};

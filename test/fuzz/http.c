@@ -20,7 +20,7 @@
 #include "service/faults.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
-#include "stock/sell.h"
+#include "stock/stock.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
 

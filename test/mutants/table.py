@@ -107,7 +107,7 @@ MUTANTS = {
         "test_returns/test_segment_that_lost_some_units_is_recovered"),
     "recovery_loads_one_more": Mutant(
         "a recovered segment has what the ledger has left",
-        (("stock/recovery.c",
+        (("stock/segment.c",
           "segment_post_load(stock, &hold->lock, row->capacity - row->sold,",
           "segment_post_load(stock, &hold->lock, row->capacity - row->sold + 1,"),),
         "test_stock/test_redis_that_forgot_everything_is_filled_again"),
@@ -121,7 +121,7 @@ MUTANTS = {
         "test_ledger/test_recover_raises_the_fence_and_refuses_the_old_holder"),
     "fence_behind_the_ledger_is_kept": Mutant(
         "a segment sells on though Redis forgot its fences",
-        (("stock/recovery.c", "else if (row->fence > hold->lock.fence) {", "else if (false) {"),),
+        (("stock/segment.c", "else if (row->fence > hold->lock.fence) {", "else if (false) {"),),
         "test_stock/test_ledger_ahead_of_redis_clock_is_caught_up_with",
         "faults/test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
         simulated=NOT_SEEN),
@@ -291,12 +291,12 @@ MUTANTS = {
     # ---- keys ----
     "keys_not_looked_up_last": Mutant(
         "a repeat is not refused when its first try was accepted",
-        (("stock/sell.c", "if (!replay_find(stock, orders, count))", "if (false)"),),
+        (("stock/stock.c", "if (!replay_find(stock, orders, count))", "if (false)"),),
         "test_stock/test_repeat_gets_the_first_order_even_after_the_end",
         "orders/test_idempotency.py::test_repeat_after_the_sale_sold_out_gives_the_order"),
     "repeat_not_confirmed": Mutant(
         "an order that a repeat is told of is on the disk",
-        (("stock/sell.c", "    replay_confirm(stock, orders, count);\n", ""),),
+        (("stock/stock.c", "    replay_confirm(stock, orders, count);\n", ""),),
         "test_stock/test_repeat_is_answered_after_a_write"),
     "key_with_another_body_is_replayed": Mutant(
         "a key with another body is refused",
@@ -306,11 +306,11 @@ MUTANTS = {
         "orders/test_idempotency.py::test_same_key_with_another_body_is_422"),
     "refused_without_a_look_at_the_key": Mutant(
         "while keys cannot be looked up no repeat is refused",
-        (("stock/sell.c", "        fail_refused(orders, count);\n}", "        (void)orders;\n}"),),
+        (("stock/stock.c", "        fail_refused(orders, count);\n}", "        (void)orders;\n}"),),
         "test_stock/test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up"),
     "end_not_told_to_the_ledger": Mutant(
         "after a repeat was told that the sale has ended its first try is not accepted",
-        (("stock/sell.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
+        (("stock/stock.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
         "test_settings/test_repeat_past_the_end_stops_its_first_try",
         "sales/test_window.py::test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end",
         simulated=NOT_SEEN),
@@ -324,7 +324,7 @@ MUTANTS = {
         "orders/test_user_limit.py::test_10000_requests_of_100_users_make_100_orders"),
     "limit_refuses_too_early": Mutant(
         "a user may have as many units as the limit",
-        (("stock/orders/check_limit.c", "(uint64_t)quota->units + order->qty > limit_of(order)",
+        (("stock/orders/check_settings.c", "(uint64_t)quota->units + order->qty > limit_of(order)",
           "(uint64_t)quota->units + order->qty >= limit_of(order)"),),
         "test_settings/test_limit_counts_units_in_both_processes",
         "orders/test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
@@ -637,7 +637,7 @@ REDUNDANT = {
          (RETURNS, " &&\n           segment->row.fence < segment->fence", ""))),
     "settles_wait_for_a_trip": Mutant(
         "no segment stays locked behind the last batch",
-        (("stock/sell.c", "    if (stock->stats.redis_calls == trips)\n        "
+        (("stock/stock.c", "    if (stock->stats.redis_calls == trips)\n        "
           "stock_run_posted(stock);", "    (void)trips;"),)),
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",

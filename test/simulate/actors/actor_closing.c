@@ -13,7 +13,6 @@
 #include "stock/sales/retire.h"
 #include "stock/sales/round.h"
 #include "stock/sales/settings.h"
-#include "stock/sell.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/servers/redis_server.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stock/sell.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/story.h"
