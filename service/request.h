@@ -22,7 +22,7 @@
 #include "service/trace.h"
 #include "sql/orders/ledger_list.h"
 #include "stock/order.h"
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 
 enum {
     BODY_MAX = 4096,       /* bytes of a request's body */

@@ -5,15 +5,14 @@
 #include "sql/sales/ledger_restock.h"
 #include "sql/sales/ledger_sale.h"
 #include "sql/ledger_segment.h"
-#include "stock/sales/restock.h"
+#include "stock/sales/sales.h"
 #include "stock/test_stage.h"
 
 static struct ledger_sale sale;
-static enum stock_admin_result why;
 
-static enum stock_restock_result add(uint32_t units, const char *key)
+static enum stock_admin_result add(uint32_t units, const char *key)
 {
-    return stock_restock(stock, "s", units, key, WAIT_MS, &sale, &why);
+    return stock_restock(stock, "s", units, key, WAIT_MS, &sale);
 }
 
 static int64_t total(void)
@@ -36,7 +35,7 @@ static void test_units_are_there_at_once_and_in_equal_parts(void **state)
     reset(10, 4);
     assert_true(buy(3) != 0);
     assert_true(buy(4) != 0);
-    assert_int_equal(add(6, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(6, ""), STOCK_ADMIN_OK);
     assert_int_equal(sale.total, 16);
     assert_int_equal(sale.sold, 7);
     assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).total, 16);
@@ -52,7 +51,7 @@ static void test_sold_out_sale_sells_on(void **state)
     reset(5, 2);
     assert_int_equal(sell_out(), 5);
     assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
-    assert_int_equal(add(1, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(1, ""), STOCK_ADMIN_OK);
     assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(sell_out(), 1);
     audit(6);
@@ -65,7 +64,7 @@ static void test_other_process_hears_of_it_from_the_ledger(void **state)
     struct sale_cache *mine = cache;
     cache = sale_cache_open();
     struct stock *other = open_stock(sql_server_url());
-    assert_int_equal(stock_restock(other, "s", 7, "", WAIT_MS, &sale, &why), STOCK_RESTOCK_DONE);
+    assert_int_equal(stock_restock(other, "s", 7, "", WAIT_MS, &sale), STOCK_ADMIN_OK);
     stock_close(&other);
     sale_cache_close(&cache);
     cache = mine;
@@ -80,14 +79,14 @@ static void test_key_adds_once(void **state)
     (void)state;
     reset(5, 2);
     for (int times = 0; times < 3; times++) {
-        assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+        assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
         assert_int_equal(sale.total, 8);
     }
-    assert_int_equal(add(4, "k"), STOCK_RESTOCK_KEY_REUSED);
-    assert_int_equal(add(3, "other"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(4, "k"), STOCK_ADMIN_KEY_REUSED);
+    assert_int_equal(add(3, "other"), STOCK_ADMIN_OK);
     assert_int_equal(sale.total, 11);
-    assert_int_equal(add(3, ""), STOCK_RESTOCK_DONE);
-    assert_int_equal(add(3, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, ""), STOCK_ADMIN_OK);
+    assert_int_equal(add(3, ""), STOCK_ADMIN_OK);
     assert_int_equal(total(), 17);
     assert_int_equal(sell_out(), 17);
     audit(17);
@@ -98,9 +97,9 @@ static void test_repeat_is_answered_after_a_write(void **state)
 {
     (void)state;
     reset(5, 2);
-    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     int64_t before = sql_server_log();
-    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     assert_true(sql_server_log() > before);
 }
 
@@ -111,12 +110,12 @@ static void test_repeat_tells_every_process_of_the_units(void **state)
     (void)state;
     char message[IDENTIFIER_SIZE];
     reset(5, 2);
-    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     assert_int_equal(sell_out(), 8);
     struct redis *redis = redis_server_open(1000);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
-    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     assert_string_equal(message, "s");
@@ -127,11 +126,11 @@ static void test_total_is_bounded(void **state)
 {
     (void)state;
     reset(STOCK_TOTAL_MAX - 5, 3);
-    assert_int_equal(add(6, "k"), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(add(6, "k"), STOCK_ADMIN_TOO_MANY);
     assert_int_equal(total(), STOCK_TOTAL_MAX - 5);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM restock"), 0);
-    assert_int_equal(add(5, "k"), STOCK_RESTOCK_DONE);
-    assert_int_equal(add(1, ""), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(add(5, "k"), STOCK_ADMIN_OK);
+    assert_int_equal(add(1, ""), STOCK_ADMIN_TOO_MANY);
     assert_int_equal(total(), STOCK_TOTAL_MAX);
 }
 
@@ -148,7 +147,7 @@ static void test_late_repeat_is_a_duplicate_and_not_too_many(void **state)
                                     .fences = &fence,
                                     .fence_count = 1};
     reset(STOCK_TOTAL_MAX - 5, 1);
-    assert_int_equal(add(5, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(5, "k"), STOCK_ADMIN_OK);
     assert_int_equal(ledger_restock(stock_ledger(stock), &repeat, &sale, &row), LEDGER_DUPLICATE);
     assert_false(repeat.too_many);
     repeat.key = "other";
@@ -161,12 +160,10 @@ static void test_late_repeat_is_a_duplicate_and_not_too_many(void **state)
 static void test_no_sale_and_held_segments(void **state)
 {
     (void)state;
-    assert_int_equal(add(1, ""), STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_NO_SALE);
+    assert_int_equal(add(1, ""), STOCK_ADMIN_NO_SALE);
     reset(4, 2);
     redis_server_do("SET seckill:{s:1}:lock somebody");
-    assert_int_equal(stock_restock(stock, "s", 1, "", 50, &sale, &why), STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_BUSY);
+    assert_int_equal(stock_restock(stock, "s", 1, "", 50, &sale), STOCK_ADMIN_BUSY);
     redis_server_do("DEL seckill:{s:1}:lock");
     assert_int_equal(total(), 4);
     assert_int_equal(sell_out(), 4);
@@ -174,7 +171,7 @@ static void test_no_sale_and_held_segments(void **state)
 
 static void *add_patiently(void *context)
 {
-    *(enum stock_restock_result *)context = stock_restock(stock, "s", 1, "", 60000, &sale, &why);
+    *(enum stock_admin_result *)context = stock_restock(stock, "s", 1, "", 60000, &sale);
     return NULL;
 }
 
@@ -182,7 +179,7 @@ static void *add_patiently(void *context)
 static void test_sale_retired_meanwhile_is_not_there(void **state)
 {
     pthread_t thread;
-    enum stock_restock_result result = STOCK_RESTOCK_DONE;
+    enum stock_admin_result result = STOCK_ADMIN_OK;
     (void)state;
     reset(4, 2);
     redis_server_do("SET seckill:{s:1}:lock somebody");
@@ -192,8 +189,7 @@ static void test_sale_retired_meanwhile_is_not_there(void **state)
     sql_server_do("DELETE FROM stock_segment;DELETE FROM sale");
     redis_server_do("DEL seckill:{s:1}:lock");
     pthread_join(thread, NULL);
-    assert_int_equal(result, STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_NO_SALE);
+    assert_int_equal(result, STOCK_ADMIN_NO_SALE);
 }
 
 static void test_without_redis_contents(void **state)
@@ -203,12 +199,12 @@ static void test_without_redis_contents(void **state)
     assert_true(buy(3) != 0);
     redis_server_do("FLUSHALL");
     sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
-    assert_int_equal(add(9, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(9, ""), STOCK_ADMIN_OK);
     assert_int_equal(sell_out(), 10);
     audit(13);
 }
 
-static void add_over_wire(int fault, const char *key, enum stock_restock_result expected)
+static void add_over_wire(int fault, const char *key, enum stock_admin_result expected)
 {
     struct sql_wire wire;
     reset(4, 2);
@@ -227,10 +223,10 @@ static void add_over_wire(int fault, const char *key, enum stock_restock_result 
 static void test_key_settles_a_commit_that_was_not_answered(void **state)
 {
     (void)state;
-    add_over_wire(WIRE_LOSES_ANSWER, "k", STOCK_RESTOCK_DONE);
+    add_over_wire(WIRE_LOSES_ANSWER, "k", STOCK_ADMIN_OK);
     assert_int_equal(sale.total, 9);
     audit(9);
-    add_over_wire(WIRE_LOSES_COMMIT, "k2", STOCK_RESTOCK_DONE);
+    add_over_wire(WIRE_LOSES_COMMIT, "k2", STOCK_ADMIN_OK);
     assert_int_equal(sale.total, 9);
     audit(9);
 }
@@ -238,11 +234,9 @@ static void test_key_settles_a_commit_that_was_not_answered(void **state)
 static void test_without_a_key_it_is_called_unclear(void **state)
 {
     (void)state;
-    add_over_wire(WIRE_LOSES_ANSWER, "", STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    add_over_wire(WIRE_LOSES_ANSWER, "", STOCK_ADMIN_IN_DOUBT);
     audit(9);
-    add_over_wire(WIRE_LOSES_COMMIT, "", STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    add_over_wire(WIRE_LOSES_COMMIT, "", STOCK_ADMIN_IN_DOUBT);
     audit(4);
 }
 
@@ -258,8 +252,7 @@ static void test_restock_that_broke_off_leaves_its_segments_dirty(void **state)
     assert_true(stock_ping_ledger(stock));
     atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
     wire.server_port = 0;
-    assert_int_equal(add(5, ""), STOCK_RESTOCK_NOT_DONE);
-    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    assert_int_equal(add(5, ""), STOCK_ADMIN_IN_DOUBT);
     stock_close(&stock);
     sql_wire_close(&wire);
     stock = direct;
@@ -274,7 +267,7 @@ static void test_refused_restock_leaves_its_segments_as_they_were(void **state)
     reset(9, 3);
     assert_true(buy(1) != 0);
     redis_server_do("HSET seckill:{s:1}:segment open somebody");
-    assert_int_equal(add(STOCK_TOTAL_MAX, ""), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(add(STOCK_TOTAL_MAX, ""), STOCK_ADMIN_TOO_MANY);
     assert_int_equal(count_open(3), 1);
     assert_int_equal(
         redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock seckill:{s:2}:lock"), 0);

@@ -6,7 +6,7 @@
 #include "stock/returns/expired.h"
 #include "stock/returns/status.h"
 #include "stock/returns/returns.h"
-#include "stock/sales/retire.h"
+#include "stock/sales/sales.h"
 #include "stock/stock_core.h"
 #include "stock/test_stage.h"
 

@@ -11,11 +11,7 @@
 #include "sql/server/ledger_setup.h"
 #include "sql/test_server.h"
 #include "sql/sales/ledger_count.h"
-#include "stock/sales/count.h"
-#include "stock/sales/reconcile.h"
-#include "stock/sales/reset.h"
-#include "stock/sales/retire.h"
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 #include "stock/stock.h"
 
 enum { PROCESSES = 2, TRIES_MAX = 2000, REMEMBER_MS = 200, NOW_MS = 1000, RACERS = 60 };
@@ -188,7 +184,7 @@ static void audit(uint32_t units)
     assert_non_null(report);
     assert_int_equal(stock_reconcile(stocks[0], "s", 5000, report), STOCK_ADMIN_OK);
     for (size_t i = 0; i < report->difference_count && in_redis; i++)
-        assert_int_not_equal(report->differences[i].reason, STOCK_MISMATCH);
+        assert_string_not_equal(report->differences[i].reason, "mismatch");
     free(report);
 }
 

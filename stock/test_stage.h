@@ -6,8 +6,7 @@
 #include "sql/sales/ledger_sale.h"
 #include "sql/server/ledger_setup.h"
 #include "sql/test_server.h"
-#include "stock/sales/reconcile.h"
-#include "stock/sales/reset.h"
+#include "stock/sales/sales.h"
 #include "stock/stock.h"
 
 enum { LEASE_MS = 1000, WAIT_MS = 3000, TRIES_MAX = 5000 };

@@ -58,15 +58,16 @@ struct stock_held {
 enum stock_admin_result {
     STOCK_ADMIN_OK,
     STOCK_ADMIN_NO_SALE,
-    STOCK_ADMIN_BUSY,         /* not all segments could be locked in time: nothing is done */
-    STOCK_ADMIN_FAILED,       /* a server failed, see stock_fault: nothing is done */
-    STOCK_ADMIN_IN_DOUBT,     /* the commit was not answered: it may be done */
-    STOCK_ADMIN_FULL,         /* SALES_MAX sales already */
-    STOCK_ADMIN_IN_USE,       /* orders of the sale are reserved: nothing is done */
-    STOCK_ADMIN_WINDOW,       /* the sale would end before it starts: nothing is done */
-    STOCK_ADMIN_ENDED,        /* the sale would have ended already: nothing is done */
-    STOCK_ADMIN_KEY_REUSED,   /* the key belongs to another call: nothing is done */
-    STOCK_ADMIN_KEY_OVER,     /* the key belongs to a sale that was retired: nothing is done */
+    STOCK_ADMIN_BUSY,       /* not all segments could be locked in time: nothing is done */
+    STOCK_ADMIN_FAILED,     /* a server failed, see stock_fault: nothing is done */
+    STOCK_ADMIN_IN_DOUBT,   /* the commit was not answered: it may be done */
+    STOCK_ADMIN_FULL,       /* SALES_MAX sales already */
+    STOCK_ADMIN_IN_USE,     /* orders of the sale are reserved: nothing is done */
+    STOCK_ADMIN_WINDOW,     /* the sale would end before it starts: nothing is done */
+    STOCK_ADMIN_ENDED,      /* the sale would have ended already: nothing is done */
+    STOCK_ADMIN_KEY_REUSED, /* the key belongs to another call: nothing is done */
+    STOCK_ADMIN_KEY_OVER,   /* the key belongs to a round or a sale that is over: nothing is done */
+    STOCK_ADMIN_TOO_MANY,   /* the sale would have too many units: nothing is done */
     STOCK_ADMIN_OTHER_ROUND,  /* the sale is in another round than expected: nothing is done */
     STOCK_ADMIN_ROUND_IN_USE, /* orders of the round hold units: nothing is done */
     STOCK_ADMIN_COUNTING,     /* its orders are still being counted: nothing is done, call again */

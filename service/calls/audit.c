@@ -13,7 +13,7 @@
 #include "service/order_id.h"
 #include "sql/sales/ledger_audit.h"
 #include "sql/ledger_time.h"
-#include "stock/sales/audit.h"
+#include "stock/sales/sales.h"
 
 /* ---- the query ---- */
 

@@ -14,11 +14,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/stock_snapshot.h"
-#include "stock/sales/reconcile.h"
-#include "stock/sales/reset.h"
-#include "stock/sales/restock.h"
-#include "stock/sales/retire.h"
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
  * releases the object. NULL when the body is none: then the request is answered. */
@@ -62,6 +58,10 @@ static void answer_failure(const struct call_worker *worker, struct request *req
         answer_detail(answer, PROBLEM_UNAVAILABLE,
                       "The sale's orders are still being counted; nothing was done. The next "
                       "call goes on counting.");
+        break;
+    case STOCK_ADMIN_TOO_MANY:
+        answer_detail(answer, PROBLEM_INVALID_REQUEST,
+                      "The sale would have more than 10000000 units.");
         break;
     case STOCK_ADMIN_FULL:
         answer_detail(answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
@@ -107,6 +107,7 @@ static const char *result_name(enum stock_admin_result result)
         [STOCK_ADMIN_ENDED] = "ended",
         [STOCK_ADMIN_KEY_REUSED] = "key_reused",
         [STOCK_ADMIN_KEY_OVER] = "key_over",
+        [STOCK_ADMIN_TOO_MANY] = "too_many",
         [STOCK_ADMIN_OTHER_ROUND] = "round_mismatch",
         [STOCK_ADMIN_ROUND_IN_USE] = "round_in_use",
         [STOCK_ADMIN_COUNTING] = "counting",
@@ -253,50 +254,30 @@ enum call_start call_sale_reset(struct service *service, struct request *request
 
 /* ---- restock ---- */
 
-static const char *restock_name(enum stock_restock_result result, enum stock_admin_result why)
-{
-    return result == STOCK_RESTOCK_DONE         ? "ok"
-           : result == STOCK_RESTOCK_TOO_MANY   ? "too_many"
-           : result == STOCK_RESTOCK_KEY_REUSED ? "key_reused"
-           : result == STOCK_RESTOCK_KEY_OVER   ? "key_over"
-                                                : result_name(why);
-}
-
 static void restock(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
     const char *sku = request->call.sku;
-    enum stock_admin_result why = STOCK_ADMIN_OK;
-    enum stock_restock_result result =
+    enum stock_admin_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
-                      call_lock_wait_ms(worker, request), &sale, &why);
+                      call_lock_wait_ms(worker, request), &sale);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
+    log_event(result_level(result == STOCK_ADMIN_OK), "restock",
               "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
-              request->call.key[0] ? request->call.key : "none", restock_name(result, why),
+              request->call.key[0] ? request->call.key : "none", result_name(result),
               call_address(request), TRACE_LOG(&request->trace));
-    switch (result) {
-    case STOCK_RESTOCK_DONE:
+    if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
-        break;
-    case STOCK_RESTOCK_TOO_MANY:
-        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
-                      "The sale would have more than 10000000 units.");
-        break;
-    case STOCK_RESTOCK_KEY_REUSED:
+    else if (result == STOCK_ADMIN_KEY_REUSED)
         answer_detail(&request->answer, PROBLEM_KEY_REUSED,
                       "Other units were added to this sale with this Idempotency-Key.");
-        break;
-    case STOCK_RESTOCK_KEY_OVER:
+    else if (result == STOCK_ADMIN_KEY_OVER)
         answer_detail(&request->answer, PROBLEM_KEY_REUSED,
                       "This Idempotency-Key belongs to an earlier round of this sale.");
-        break;
-    default: /* `why` knows whether it may have been carried out */
-        answer_failure(worker, request, why);
-        break;
-    }
+    else
+        answer_failure(worker, request, result);
     call_live_note(worker->service, request, "restock", "units=%u result=%s", request->call.total,
-                   restock_name(result, why));
+                   result_name(result));
 }
 
 static void work_restock(struct call_worker *worker, struct request **requests, size_t count)
@@ -426,17 +407,11 @@ enum call_start call_sale_retire(struct service *service, struct request *reques
 
 static json_t *difference_json(const struct stock_difference *difference)
 {
-    static const char *const reasons[] = {
-        [STOCK_MISSING] = "missing",
-        [STOCK_OTHER_ROUND] = "round",
-        [STOCK_DIRTY] = "dirty",
-        [STOCK_MISMATCH] = "mismatch",
-    };
     json_t *redis = difference->redis_available < 0
                         ? json_null()
                         : json_integer((json_int_t)difference->redis_available);
     return json_pack("{s:i, s:s, s:o, s:I}", "segment", (int)difference->segment, "reason",
-                     reasons[difference->reason], "redis_available", redis, "ledger_available",
+                     difference->reason, "redis_available", redis, "ledger_available",
                      (json_int_t)difference->ledger_available);
 }
 

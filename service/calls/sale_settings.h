@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 
 enum {
     PER_USER_LIMIT_MAX = 10000000,    /* units, as many as a sale may have */

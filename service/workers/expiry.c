@@ -24,8 +24,7 @@
 #include "service/metrics.h"
 #include "service/workers/retention.h"
 #include "stock/returns/expired.h"
-#include "stock/sales/count.h"
-#include "stock/sales/round.h"
+#include "stock/sales/sales.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
  * versions must elect one among them. Pods other than 0 have their number behind it, as they may share a Redis. */

@@ -68,49 +68,55 @@ enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, 
     return STOCK_ADMIN_BUSY;
 }
 
-void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out)
-{
-    for (size_t i = 0; i < locked->count; i++)
-        fences_out[i] = locked->holds[i].fence;
-}
-
-bool sale_lock_mark(struct stock *stock, struct sale_lock *locked)
-{
-    bool held = true;
-    stock_run_posted(stock); /* there may be as many calls as segments */
-    for (size_t i = 0; i < locked->count; i++)
-        segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);
-    stock_run_calls(stock);
-    for (size_t i = 0; i < locked->count; i++)
-        held = segment_read_mark(stock, &locked->marks[i]) && held;
-    if (!held)
-        sale_lock_post_unmark(stock, locked);
-    return held;
-}
-
-void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked)
+static void post_unmark(struct stock *stock, struct sale_lock *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
         segment_post_unmark(stock, &locked->holds[i], &locked->marks[i]);
 }
 
-void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
-                          const struct ledger_sale *sale, const struct ledger_segment *segments)
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fences_out)
 {
-    assert(locked->count >= sale->segments); /* nobody sells from a segment that changes */
+    bool held = true;
+    stock_run_posted(stock); /* there may be as many calls as segments */
+    for (size_t i = 0; i < locked->count; i++) {
+        fences_out[i] = locked->holds[i].fence;
+        segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);
+    }
+    stock_run_calls(stock);
+    for (size_t i = 0; i < locked->count; i++)
+        held = segment_read_mark(stock, &locked->marks[i]) && held;
+    return held;
+}
+
+void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_t round,
+                          const struct ledger_segment *rows, size_t count)
+{
+    assert(count > 0 && locked->count >= count); /* nobody sells from a segment that changes */
     for (size_t i = 0; i < locked->count; i++) {
         struct lock_hold *lock = &locked->holds[i];
-        if (i >= sale->segments) {
+        if (i >= count) {
             segment_post_drop(stock, lock);
             continue;
         }
         /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater
          * one. */
-        if (segments[i].fence > lock->fence)
-            segment_post_fence(stock, lock, segments[i].fence);
-        segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,
-                          segments[i].fence);
+        if (rows[i].fence > lock->fence)
+            segment_post_fence(stock, lock, rows[i].fence);
+        locked->marks[i].call = stock->call_count;
+        segment_post_load(stock, lock, rows[i].capacity - rows[i].sold, round, rows[i].fence);
     }
+}
+
+void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_result result,
+                   const struct ledger_sale *sale, const struct ledger_segment *rows)
+{
+    if (result == LEDGER_OK)
+        sale_lock_post_round(stock, locked, sale->round, rows, sale->segments);
+    else if (result != LEDGER_UNKNOWN)
+        post_unmark(stock, locked);
+    sale_lock_release(stock, locked);
+    if (result == LEDGER_OK)
+        sale_publish(stock, sale);
 }
 
 /* This process first: its own orders come before its message returns to it. */

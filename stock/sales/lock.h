@@ -24,23 +24,25 @@ struct sale_lock {
 enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
                                           struct sale_lock *locked);
 
-/* The same for the first `count` segments, whether the sale has that many or not. */
+/* Locks the first `count` segments, whether the sale has that many or not; else the same. */
 enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
                                                 int wait_ms, struct sale_lock *locked);
 
-/* The fences of the locks, one per segment; room for LEDGER_SEGMENTS_MAX. */
-void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out);
-
 /* Marks all segments open, before the ledger changes them: dying before they are loaded leaves them
- * dirty. False when a lock was lost or Redis does not answer; then the ledger must not be changed.
- * After a change that was certainly not made, sale_lock_post_unmark posts the segments as they were
- * and their release; without it they stay dirty. */
-bool sale_lock_mark(struct stock *stock, struct sale_lock *locked);
-void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked);
+ * dirty. `fences_out` gets the fences of the locks, one per segment; room for LEDGER_SEGMENTS_MAX.
+ * False when a lock was lost or Redis does not answer; then the ledger must not be changed. */
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fences_out);
 
-/* Posts all segments as the ledger says them now, and that there are no others. */
-void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
-                          const struct ledger_sale *sale, const struct ledger_segment *segments);
+/* Ends what sale_lock_mark began, by what became of the change in the ledger, and releases the
+ * locks. LEDGER_OK: the segments are set to `rows`, and `sale` is published. LEDGER_UNKNOWN: they
+ * stay dirty. Else they are as they were. */
+void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_result result,
+                   const struct ledger_sale *sale, const struct ledger_segment *rows);
+
+/* Posts the first `count` segments as the ledger says them now, and that there are no others. The
+ * marks tell where their calls stand in the pipeline. */
+void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_t round,
+                          const struct ledger_segment *rows, size_t count);
 
 /* Sends what was posted for the locked segments, and releases the locks that are still held. True
  * when every call was answered with yes. */
@@ -50,7 +52,7 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked);
  * again, or other settings. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row);
 
-/* The same for a sale that was retired in this round. */
+/* Notes and publishes that the sale was retired in this round. */
 void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round);
 
 #endif

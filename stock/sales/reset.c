@@ -11,7 +11,7 @@
  * why_in_parts: the reserved orders of the old round may be a million. The transaction that begins
  * the new round makes them all not payable at once (ledger_status), and notes that they are to be
  * expired; that is done in pieces, here for a moment and else by stock_round_end. */
-#include "stock/sales/reset.h"
+#include "stock/sales/sales.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -21,9 +21,7 @@
 #include "base/clock.h"
 #include "sql/orders/ledger_confirm.h"
 #include "sql/sales/ledger_reset.h"
-#include "sql/ledger_segment.h"
 #include "stock/sales/lock.h"
-#include "stock/sales/round.h"
 
 enum {
     TRIES_MAX = 5,   /* resets and changes of others that came in between */
@@ -153,20 +151,10 @@ static enum ledger_result reset_locked(struct stock *stock, const struct resetti
     sale->total = asked->total;
     sale->segments = asked->segments;
     stock_change_apply(&sale->settings, &asked->change);
-    *held_out = 0;
-    if (!sale_lock_mark(stock, locked)) {
-        sale_lock_release(stock, locked);
-        return LEDGER_FAILED;
-    }
-    sale_lock_fences(locked, fences);
-    enum ledger_result result = ledger_reset(stock->ledger, &reset, sale, rows);
-    if (result == LEDGER_OK)
-        sale_lock_post_round(stock, locked, sale, rows);
-    else if (result != LEDGER_UNKNOWN)
-        sale_lock_post_unmark(stock, locked);
-    sale_lock_release(stock, locked);
-    if (result == LEDGER_OK)
-        sale_publish(stock, sale);
+    enum ledger_result result = LEDGER_FAILED;
+    if (sale_lock_mark(stock, locked, fences))
+        result = ledger_reset(stock->ledger, &reset, sale, rows);
+    sale_lock_end(stock, locked, result, sale, rows);
     *held_out = reset.held;
     return result;
 }

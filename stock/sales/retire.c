@@ -9,7 +9,7 @@
  * why_in_parts: the table of orders may be long, and the thread serves other calls. So one call
  * counts for a moment only; the thread keeps what it has counted, and the next call for the sale
  * goes on there. The locks' holder checks that nothing was sold or returned meanwhile. */
-#include "stock/sales/retire.h"
+#include "stock/sales/sales.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "sql/orders/ledger_confirm.h"
 #include "stock/sales/lock.h"
-#include "stock/segment.h"
 
 enum {
     TRIES_MAX = 5,  /* orders and resets that came in between, or commits not answered */

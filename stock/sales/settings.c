@@ -1,9 +1,8 @@
 /* Changing a sale's settings while it runs. */
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 
 #include "base/clock.h"
 #include "sql/sales/ledger_settings.h"
-#include "stock/sales/count.h"
 #include "stock/sales/lock.h"
 
 enum {

@@ -496,7 +496,7 @@ MUTANTS = {
     "repeated_restock_not_published": Mutant(
         "a repeat tells every process of units whose first try told nobody",
         (("stock/sales/restock.c",
-          "if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)", "if (false)"),),
+          "if (result == STOCK_ADMIN_OK) /* the", "if (false) /* the"),),
         "test_restock/test_repeat_tells_every_process_of_the_units",
         "sales/test_restock.py::"
         "test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody",

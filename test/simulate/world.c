@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "stock/sales/reset.h"
+#include "stock/sales/sales.h"
 #include "stock/stock.h"
 #include "stock/stock_core.h"
 #include "test/simulate/machine/arena.h"

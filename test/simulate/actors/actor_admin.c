@@ -6,11 +6,7 @@
 
 #include "base/clock.h"
 #include "stock/returns/status.h"
-#include "stock/sales/reconcile.h"
-#include "stock/sales/reset.h"
-#include "stock/sales/restock.h"
-#include "stock/sales/retire.h"
-#include "stock/sales/settings.h"
+#include "stock/sales/sales.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/story.h"
@@ -34,7 +30,6 @@ static void restock(struct stock *stock, const char *sku, struct chance *chance)
 {
     char key[16] = "";
     struct ledger_sale sale;
-    enum stock_admin_result why = STOCK_ADMIN_OK;
     uint32_t units = 1 + chance_below(chance, UNITS_MAX);
     if (chance_below(chance, 3) > 0) {
         uint32_t number = world.restock_keys;
@@ -44,13 +39,13 @@ static void restock(struct stock *stock, const char *sku, struct chance *chance)
         units = 1 + number % UNITS_MAX;
     }
     promise_restock_begin(sku, key, units);
-    enum stock_restock_result result = stock_restock(stock, sku, units, key, WAIT_MS, &sale, &why);
-    bool done = result == STOCK_RESTOCK_DONE;
+    enum stock_admin_result result = stock_restock(stock, sku, units, key, WAIT_MS, &sale);
+    bool done = result == STOCK_ADMIN_OK;
     tally(done ? "restock done" : "restock not done");
     story("  restock of %s, %u%s%s: %s", sku, units, key[0] ? ", key " : "", key,
-          done ? "done" : result_name(why));
-    promise_restock_end(sku, done, !done && why == STOCK_ADMIN_IN_DOUBT);
-    if (result == STOCK_RESTOCK_KEY_REUSED)
+          result_name(result));
+    promise_restock_end(sku, done, result == STOCK_ADMIN_IN_DOUBT);
+    if (result == STOCK_ADMIN_KEY_REUSED)
         promise_break("the key %s of a restock was refused as used for other units", key);
 }
 
