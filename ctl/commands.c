@@ -1,10 +1,9 @@
-/* The table of commands, and the help made from it. */
+/* The table of commands, and the help and the completion made from it. */
 #include "ctl/commands.h"
 
 #include <string.h>
 
 #include "ctl/commands/commands.h"
-#include "ctl/completion.h"
 #include "ctl/config.h"
 #include "ctl/output/say.h"
 
@@ -16,46 +15,48 @@ static int completion_run(struct context *context);
 static int help_run(struct context *context);
 
 static const struct command commands[] = {
-    {"status", "", 0, 0, 0, false, "shows daemons, servers and sales at a glance", status_run},
-    {"top", "[SKU]...", 0, 8, OPTION(INTERVAL) | OPTION(FRAMES), false,
+    {"status", "", 0, 0, 0, PODS_EACH, "shows daemons, servers and sales at a glance", status_run},
+    {"top", "[SKU]...", 0, 8, OPTION(INTERVAL) | OPTION(FRAMES), PODS_FIRST,
      "shows rates, servers and segments live, until q", top_run},
-    {"sales", "", 0, 0, 0, false, "lists all sales", sales_run},
-    {"stock", "SKU", 1, 1, 0, false, "shows what is left of a sale, segment by segment",
+    {"sales", "", 0, 0, 0, PODS_EACH, "lists all sales", sales_run},
+    {"stock", "SKU", 1, 1, 0, PODS_OF_SKU, "shows what is left of a sale, segment by segment",
      sales_stock},
-    {"create", "SKU", 1, 1, SETTINGS | UNITS, false, "creates a sale of --total units",
+    {"create", "SKU", 1, 1, SETTINGS | UNITS, PODS_OF_NEW_SKU, "creates a sale of --total units",
      round_create},
     {"reset", "SKU", 1, 1, SETTINGS | UNITS | OPTION(IF_ROUND) | OPTION(END_ROUND) | OPTION(YES),
-     false, "begins the next round of a sale", round_reset},
-    {"restock", "SKU UNITS", 2, 2, OPTION(KEY), false, "adds units to a sale while it runs",
+     PODS_OF_SKU, "begins the next round of a sale", round_reset},
+    {"restock", "SKU UNITS", 2, 2, OPTION(KEY), PODS_OF_SKU, "adds units to a sale while it runs",
      round_restock},
-    {"pause", "SKU", 1, 1, OPTION(YES), false, "lets a sale take no orders", settings_pause},
-    {"resume", "SKU", 1, 1, 0, false, "lets a paused sale go on", settings_resume},
-    {"window", "SKU", 1, 1, OPTION(STARTS) | OPTION(ENDS) | OPTION(YES), false,
+    {"pause", "SKU", 1, 1, OPTION(YES), PODS_OF_SKU, "lets a sale take no orders", settings_pause},
+    {"resume", "SKU", 1, 1, 0, PODS_OF_SKU, "lets a paused sale go on", settings_resume},
+    {"window", "SKU", 1, 1, OPTION(STARTS) | OPTION(ENDS) | OPTION(YES), PODS_OF_SKU,
      "sets when a sale begins and ends", settings_window},
-    {"limit", "SKU UNITS", 2, 2, 0, false, "sets what one user may have; none takes it away",
+    {"limit", "SKU UNITS", 2, 2, 0, PODS_OF_SKU, "sets what one user may have; none takes it away",
      settings_limit},
-    {"pay-within", "SKU SECONDS", 2, 2, 0, false, "sets the time to pay; none takes it away",
+    {"pay-within", "SKU SECONDS", 2, 2, 0, PODS_OF_SKU, "sets the time to pay; none takes it away",
      settings_pay_within},
-    {"retire", "SKU", 1, 1, OPTION(YES), false, "ends a sale; its orders stay", round_retire},
-    {"order", "ORDER_ID", 1, 1, 0, false, "shows one order", orders_one},
-    {"user", "USER_ID", 1, 1, OPTION(SKU), false, "lists the orders of one user", orders_of_user},
-    {"export", "", 0, 0, OPTION(SKU) | OPTION(STATUS) | OPTION(AFTER) | OPTION(OUTPUT), false,
+    {"retire", "SKU", 1, 1, OPTION(YES), PODS_OF_SKU, "ends a sale; its orders stay", round_retire},
+    {"order", "ORDER_ID", 1, 1, 0, PODS_OF_ORDER, "shows one order", orders_one},
+    {"user", "USER_ID", 1, 1, OPTION(SKU), PODS_ITSELF, "lists the orders of one user",
+     orders_of_user},
+    {"export", "", 0, 0, OPTION(SKU) | OPTION(STATUS) | OPTION(AFTER) | OPTION(OUTPUT), PODS_ITSELF,
      "writes all orders as CSV, or as lines of JSON", export_run},
-    {"reconcile", "SKU", 1, 1, 0, false, "compares Redis with the ledger, and corrects it",
+    {"reconcile", "SKU", 1, 1, 0, PODS_OF_SKU, "compares Redis with the ledger, and corrects it",
      reconcile_run},
     {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1,
      OPTION(WAIT) | OPTION(ACKED) | OPTION(ACKED_MIN) | OPTION(STATE_MIN) | OPTION(SETTLED) |
          OPTION(RECONCILE),
-     false, "compares orders, units sold, Redis and users", audit_run},
-    {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), false,
+     PODS_ITSELF, "compares orders, units sold, Redis and users", audit_run},
+    {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), PODS_EACH,
      "shows or sets the least level of events in the logs", process_log_level},
-    {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES), false,
-     "ends a daemon without a lost request", process_drain},
-    {"token", "rotate|prune FILE", 2, 2, OPTION(YES), true,
+    {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES),
+     PODS_FIRST, "ends a daemon without a lost request", process_drain},
+    {"token", "rotate|prune FILE", 2, 2, OPTION(YES), PODS_OFFLINE,
      "adds a token to a file, or ends the older ones", token_run},
-    {"completion", "bash|zsh", 1, 1, 0, true, "prints what a shell needs to complete commands",
-     completion_run},
-    {"help", "[COMMAND]", 0, 1, 0, true, "prints this text, or the help of a command", help_run},
+    {"completion", "bash|zsh", 1, 1, 0, PODS_OFFLINE,
+     "prints what a shell needs to complete commands", completion_run},
+    {"help", "[COMMAND]", 0, 1, 0, PODS_OFFLINE, "prints this text, or the help of a command",
+     help_run},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -138,13 +139,160 @@ static int help_run(struct context *context)
     return EX_OK;
 }
 
+static bool takes(const struct command *command, int option)
+{
+    return ((command->options | OPTIONS_OF_ALL) & (UINT32_C(1) << option)) != 0;
+}
+
+/* ---- completion of bash ---- */
+
+static void print_bash_case(const struct command *command, FILE *out)
+{
+    fprintf(out, "    %s) words=\"", command->name);
+    const char *before = "";
+    if (strchr(command->arguments, '|')) /* words to choose from: "bash|zsh", "rotate|prune FILE" */
+        for (const char *at = command->arguments; *at && *at != ' '; at++)
+            fputc(*at == '|' ? ' ' : *at, out);
+    if (strchr(command->arguments, '|'))
+        before = " ";
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        if (!takes(command, i))
+            continue;
+        fprintf(out, "%s--%s", before, option_name((enum ctl_option)i));
+        before = " ";
+    }
+    fputs("\" ;;\n", out);
+}
+
+/* The options whose value is a file, or anything else; then no other option fits. */
+static void print_bash_values(FILE *out, bool files)
+{
+    const char *before = "";
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *value = option_value_name((enum ctl_option)i);
+        if (!value || (strcmp(value, "FILE") == 0) != files || i == OPTION_STATUS)
+            continue;
+        fprintf(out, "%s--%s", before, option_name((enum ctl_option)i));
+        before = " | ";
+    }
+}
+
+static void print_bash(FILE *out)
+{
+    fputs("# bash completion of seckillctl, made by: seckillctl completion bash\n"
+          "_seckillctl() {\n"
+          "    local current=${COMP_WORDS[COMP_CWORD]} command='' words='' word\n"
+          "    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+          "        case $word in\n"
+          "        -*) ;;\n"
+          "        ",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "%s%s", i == 0 ? "" : " | ", commands[i].name);
+    fputs(")\n"
+          "            command=$word\n"
+          "            break\n"
+          "            ;;\n"
+          "        esac\n"
+          "    done\n"
+          "    COMPREPLY=()\n"
+          "    case ${COMP_WORDS[COMP_CWORD-1]} in\n"
+          "    --status)\n"
+          "        words='reserved paid cancelled expired'\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+          "        return\n"
+          "        ;;\n"
+          "    ",
+          out);
+    print_bash_values(out, true);
+    fputs(") return ;; # files\n    ", out);
+    print_bash_values(out, false);
+    fputs(")\n        compopt +o default\n        return\n        ;;\n    esac\n"
+          "    case $command in\n    '') words=\"",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "%s%s", i == 0 ? "" : " ", commands[i].name);
+    fputs("\" ;;\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        print_bash_case(&commands[i], out);
+    fputs("    esac\n"
+          "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+          "}\n"
+          "complete -o default -F _seckillctl seckillctl\n",
+          out);
+}
+
+/* ---- completion of zsh ---- */
+
+/* Text within single quotes and, of an option, brackets: help texts have none of these. */
+static void print_zsh_option(int option, FILE *out)
+{
+    const char *value = option_value_name((enum ctl_option)option);
+    fprintf(out, " \\\n            '--%s[%s]", option_name((enum ctl_option)option),
+            option_help((enum ctl_option)option));
+    if (value && option == OPTION_STATUS)
+        fputs(":status:(reserved paid cancelled expired)", out);
+    else if (value)
+        fprintf(out, ":%s:%s", value, strcmp(value, "FILE") == 0 ? "_files" : "");
+    fputc('\'', out);
+}
+
+static void print_zsh_case(const struct command *command, FILE *out)
+{
+    fprintf(out, "        %s)\n            _arguments", command->name);
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (takes(command, i))
+            print_zsh_option(i, out);
+    if (strchr(command->arguments, '|')) {
+        fputs(" \\\n            '1:what:(", out);
+        for (const char *at = command->arguments; *at && *at != ' '; at++)
+            fputc(*at == '|' ? ' ' : *at, out);
+        fputs(")'", out);
+    }
+    if (strstr(command->arguments, "FILE"))
+        fputs(" \\\n            '*:file:_files'", out);
+    fputs("\n            ;;\n", out);
+}
+
+static void print_zsh(FILE *out)
+{
+    fputs("#compdef seckillctl\n"
+          "# zsh completion of seckillctl, made by: seckillctl completion zsh\n"
+          "_seckillctl() {\n"
+          "    local -a commands\n"
+          "    commands=(\n",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "        '%s:%s'\n", commands[i].name, commands[i].help);
+    fputs("    )\n"
+          "    if ((CURRENT == 2)); then\n"
+          "        _describe command commands\n"
+          "        return\n"
+          "    fi\n"
+          "    local command=$words[2]\n"
+          "    shift words\n"
+          "    ((CURRENT--))\n"
+          "    case $command in\n",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        print_zsh_case(&commands[i], out);
+    fputs("    esac\n"
+          "}\n"
+          "if [[ $funcstack[1] == _seckillctl ]]; then\n"
+          "    _seckillctl \"$@\"\n"
+          "else\n"
+          "    compdef _seckillctl seckillctl\n"
+          "fi\n",
+          out);
+}
+
 static int completion_run(struct context *context)
 {
     const char *shell = argument(context, 1);
     if (strcmp(shell, "bash") == 0)
-        completion_bash(commands, COMMAND_COUNT, stdout);
+        print_bash(stdout);
     else if (strcmp(shell, "zsh") == 0)
-        completion_zsh(commands, COMMAND_COUNT, stdout);
+        print_zsh(stdout);
     else {
         say("completion takes bash or zsh");
         return EX_USAGE;

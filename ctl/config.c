@@ -13,7 +13,7 @@
 #include "ctl/output/say.h"
 
 #define DEFAULT_ADDRESS "http://127.0.0.1:8080"
-enum { LINE_SIZE = 4096, PATH_SIZE = 4096 };
+enum { LINE_SIZE = 32768, PATH_SIZE = 4096 }; /* a line may name all daemons of all pods */
 
 #define CTL_SETTING_ROW(id, name, variable, help) {name, variable, help},
 static const struct {
@@ -81,37 +81,65 @@ bool address_parse(const char *text, struct address *address_out)
     return known && path == text && is_host(host);
 }
 
-static bool read_admin(struct config *config, const struct value *value)
+void config_use_pod(struct config *config, size_t pod)
 {
-    char text[LINE_SIZE], *rest = NULL;
-    strcpy(text, value->text);
-    config->admin_count = 0;
+    assert(pod < config->pod_count);
+    config->pod = pod;
+    config->admin = config->pods[pod].admin;
+    config->admin_count = config->pods[pod].admin_count;
+    config->shop = config->proxy.shown[0] ? &config->proxy : config->admin;
+}
+
+static bool refuse_address(const struct value *value, const char *name)
+{
+    say("%s: %s: an address is http://host:port, host:port or unix:/path", value->origin, name);
+    return false;
+}
+
+/* The addresses of one pod. `text` is overwritten. */
+static bool read_pod(struct pod *pod, char *text, const struct value *value)
+{
+    char *rest = NULL;
+    pod->admin_count = 0;
     for (char *word = strtok_r(text, ", \t", &rest); word; word = strtok_r(NULL, ", \t", &rest)) {
-        if (config->admin_count == DAEMONS_MAX) {
-            say("%s: admin: more than %d addresses", value->origin, DAEMONS_MAX);
+        if (pod->admin_count == DAEMONS_MAX) {
+            say("%s: admin: more than %d addresses of one pod", value->origin, DAEMONS_MAX);
             return false;
         }
-        if (!address_parse(word, &config->admin[config->admin_count++])) {
-            say("%s: admin: an address is http://host:port, host:port or unix:/path",
-                value->origin);
-            return false;
-        }
+        if (!address_parse(word, &pod->admin[pod->admin_count++]))
+            return refuse_address(value, "admin");
     }
-    return config->admin_count > 0;
+    if (pod->admin_count == 0)
+        say("%s: admin: a pod has no address", value->origin);
+    return pod->admin_count > 0;
+}
+
+static bool read_pods(struct config *config, const struct value *value)
+{
+    char text[LINE_SIZE], *rest = strcpy(text, value->text);
+    config->pod_count = 0;
+    while (rest) {
+        char *pod = strsep(&rest, ";");
+        if (config->pod_count == PODS_MAX) {
+            say("%s: admin: more than %d pods", value->origin, PODS_MAX);
+            return false;
+        }
+        if (!read_pod(&config->pods[config->pod_count++], pod, value))
+            return false;
+    }
+    return true;
 }
 
 static bool read_addresses(struct config *config, const struct value *values)
 {
-    address_parse(DEFAULT_ADDRESS, &config->admin[0]);
-    config->admin_count = 1;
-    if (values[SETTING_ADMIN].origin && !read_admin(config, &values[SETTING_ADMIN]))
+    static const struct value usual = {.text = DEFAULT_ADDRESS, .origin = DEFAULT_ADDRESS};
+    const struct value *admin = &values[SETTING_ADMIN], *shop = &values[SETTING_SHOP];
+    if (!read_pods(config, admin->origin ? admin : &usual))
         return false;
-    config->shop = config->admin[0];
-    const struct value *shop = &values[SETTING_SHOP];
-    if (!shop->origin || address_parse(shop->text, &config->shop))
-        return true;
-    say("%s: shop: an address is http://host:port, host:port or unix:/path", shop->origin);
-    return false;
+    if (shop->origin && !address_parse(shop->text, &config->proxy))
+        return refuse_address(shop, "shop");
+    config_use_pod(config, 0);
+    return true;
 }
 
 /* ---- tokens ---- */
@@ -285,7 +313,7 @@ bool config_load(struct config *config_out, const char *path)
     struct value *values = calloc(SETTING_COUNT, sizeof *values);
     if (!values)
         abort();
-    *config_out = (struct config){.admin_count = 0};
+    *config_out = (struct config){.pod_count = 0};
     bool good = true;
     if (path)
         good = read_file(values, path, true);

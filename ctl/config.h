@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 enum {
-    DAEMONS_MAX = 16,   /* addresses in `admin` */
+    PODS_MAX = 16,      /* as many as an order id can name */
+    DAEMONS_MAX = 16,   /* addresses of a pod */
     ADDRESS_SIZE = 256, /* bytes of an address, with its NUL */
     TOKEN_SIZE = 257,   /* bytes of a token, with its NUL */
 };
@@ -14,9 +15,9 @@ enum {
 /* X(ID, name in the file, name in the environment, what it says) */
 #define CTL_SETTINGS(X)                                                                            \
     X(ADMIN, "admin", "SECKILLCTL_ADMIN",                                                          \
-      "where the daemons serve operators: addresses, separated by commas or blanks")               \
+      "where daemons serve operators: addresses, separated by blanks; pods by ;")                  \
     X(SHOP, "shop", "SECKILLCTL_SHOP",                                                             \
-      "where a daemon serves shops and buyers; as admin unless it is set")                         \
+      "where a daemon or a proxy serves shops and buyers; as admin unless set")                    \
     X(ADMIN_TOKEN, "admin_token", "SECKILLCTL_ADMIN_TOKEN", "the token of operators")              \
     X(ADMIN_TOKEN_FILE, "admin_token_file", "SECKILLCTL_ADMIN_TOKEN_FILE",                         \
       "a file whose first line is the token of operators")                                         \
@@ -35,10 +36,20 @@ struct address {
     char socket[ADDRESS_SIZE]; /* of a Unix socket; empty: none */
 };
 
-struct config {
+/* A ledger with its daemons. */
+struct pod {
     struct address admin[DAEMONS_MAX];
     size_t admin_count;
-    struct address shop;
+};
+
+struct config {
+    struct pod pods[PODS_MAX]; /* by their numbers */
+    size_t pod_count;          /* 1 at least */
+    size_t pod;                /* the one that calls go to, see config_use_pod */
+    const struct address *admin;
+    size_t admin_count;
+    const struct address *shop;
+    struct address proxy;         /* what the setting `shop` says; `shown` is empty without it */
     char admin_token[TOKEN_SIZE]; /* empty: none */
     char shop_token[TOKEN_SIZE];
 };
@@ -47,7 +58,10 @@ struct config {
  * `path` names it, then the environment. False after a message, which never shows a token. */
 bool config_load(struct config *config_out, const char *path);
 
-/* Reads one address; false when it is none. */
+/* From now on `admin` and `shop` are those of this pod; config_load chooses pod 0. */
+void config_use_pod(struct config *config, size_t pod);
+
+/* Reads one address; false if the text is not one. */
 bool address_parse(const char *text, struct address *address_out);
 
 /* The table above, for help and manual. */

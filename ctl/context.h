@@ -19,7 +19,8 @@ struct context {
     struct config config;
     struct options options;
     struct http *http;
-    int argc; /* the command line as it was given, to say how to repeat it */
+    size_t pods_begin, pods_end; /* numbers of the pods that the command may ask */
+    int argc;                    /* the command line as it was given, to say how to repeat it */
     char **argv;
 };
 

@@ -26,7 +26,8 @@ struct http {
     const struct config *config;
     CURL *curl; /* keeps its connections for further calls */
     long timeout_s;
-    size_t daemon; /* the last one that could be reached */
+    const struct address *admin; /* of the pod that was asked last */
+    size_t daemon;               /* its last one that could be reached */
 };
 
 struct http *http_open(const struct config *config, long timeout_s)
@@ -105,6 +106,11 @@ static struct curl_slist *make_headers(const struct http *http, const struct cal
                         : call->class == CLASS_SHOP ? http->config->shop_token
                                                     : NULL;
     struct curl_slist *headers = add_header(NULL, "Authorization: Bearer ", token);
+    if (http->config->pod_count > 1) {
+        char pod[8]; /* of a user's orders, only this tells a proxy where they are */
+        snprintf(pod, sizeof pod, "%zu", http->config->pod);
+        headers = add_header(headers, "Seckill-Pod: ", pod);
+    }
     headers = add_header(headers, "Idempotency-Key: ", call->key);
     headers = add_header(headers, "Expect:", " "); /* none: bodies are small */
     return add_header(headers, "Content-Type: ", call->body ? "application/json" : NULL);
@@ -227,8 +233,12 @@ static void call_any(struct http *http, const struct call *call, struct reply *r
 {
     const struct config *config = http->config;
     if (call->address || call->class == CLASS_BUYER || call->class == CLASS_SHOP) {
-        call_address(http, call, call->address ? call->address : &config->shop, reply);
+        call_address(http, call, call->address ? call->address : config->shop, reply);
         return;
+    }
+    if (http->admin != config->admin) {
+        http->admin = config->admin;
+        http->daemon = 0;
     }
     for (size_t tried = 0; tried < config->admin_count; tried++) {
         call_address(http, call, &config->admin[http->daemon], reply);

@@ -7,13 +7,14 @@
 #include "ctl/commands.h"
 #include "ctl/http.h"
 #include "ctl/output/say.h"
+#include "ctl/pods.h"
 
 static int run(const struct command *command, struct context *context)
 {
     int64_t timeout_s = TIMEOUT_S;
     if (!options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s))
         return EX_USAGE;
-    if (command->offline)
+    if (command->pods == PODS_OFFLINE)
         return command->run(context);
     if (!config_load(&context->config, context->options.values[OPTION_CONFIG]))
         return EX_CONFIG;
@@ -22,7 +23,7 @@ static int run(const struct command *command, struct context *context)
         say("there is no memory");
         return EX_OSERR;
     }
-    int status = command->run(context);
+    int status = pods_run(command, context);
     http_close(context->http);
     explicit_bzero(&context->config, sizeof context->config);
     return status;

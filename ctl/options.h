@@ -12,6 +12,7 @@
     X(CONFIG, "config", "FILE", "read this configuration file")                                    \
     X(HELP, "help", NULL, "print the help of the command")                                         \
     X(JSON, "json", NULL, "print JSON for scripts")                                                \
+    X(POD, "pod", "N", "ask this pod of those in `admin`, counted from 0")                         \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
     X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
     X(ACKED_MIN, "acked-min", "N", "so many orders at least must be there, in any status")         \
@@ -47,7 +48,8 @@ enum ctl_option { CTL_OPTIONS(CTL_OPTION_ID) OPTION_COUNT };
 
 /* A set of options: OPTION(JSON) | OPTION(YES). */
 #define OPTION(id) (UINT32_C(1) << OPTION_##id)
-#define OPTIONS_OF_ALL (OPTION(CONFIG) | OPTION(HELP) | OPTION(JSON) | OPTION(TIMEOUT))
+#define OPTIONS_OF_ALL                                                                             \
+    (OPTION(CONFIG) | OPTION(HELP) | OPTION(JSON) | OPTION(POD) | OPTION(TIMEOUT))
 
 enum { ARGUMENTS_MAX = 32 };
 

@@ -79,14 +79,46 @@ static void test_file(void **state)
     assert_true(load("", 0644, &config));
     assert_int_equal(config.admin_count, 1);
     assert_string_equal(config.admin[0].base, "http://127.0.0.1:8080");
-    assert_string_equal(config.shop.base, "http://127.0.0.1:8080");
+    assert_string_equal(config.shop->base, "http://127.0.0.1:8080");
     assert_string_equal(config.admin_token, "");
     assert_true(
         load(" # ours\n\nadmin = a:1, b:2 c:3\nadmin_token=secret \nshop=s", 0600, &config));
     assert_int_equal(config.admin_count, 3);
     assert_string_equal(config.admin[2].base, "http://c:3");
-    assert_string_equal(config.shop.base, "http://s");
+    assert_string_equal(config.shop->base, "http://s");
     assert_string_equal(config.admin_token, "secret");
+}
+
+static void test_pods(void **state)
+{
+    struct config config;
+    (void)state;
+    clear_environment();
+    assert_true(load("admin = a:1 a:2; b:1 ;c:1,c:2", 0644, &config));
+    assert_int_equal(config.pod_count, 3);
+    assert_int_equal(config.admin_count, 2);
+    assert_string_equal(config.shop->base, "http://a:1");
+    config_use_pod(&config, 1);
+    assert_int_equal(config.admin_count, 1);
+    assert_string_equal(config.admin[0].base, "http://b:1");
+    assert_string_equal(config.shop->base, "http://b:1");
+    assert_true(load("admin = a:1; b:1\nshop = proxy", 0644, &config));
+    config_use_pod(&config, 1);
+    assert_string_equal(config.shop->base, "http://proxy");
+}
+
+static void test_too_many_pods(void **state)
+{
+    char text[16 * (PODS_MAX + 2)] = "admin = h:0";
+    struct config config;
+    (void)state;
+    clear_environment();
+    for (int i = 1; i < PODS_MAX; i++)
+        sprintf(text + strlen(text), "; h:%d", i);
+    assert_true(load(text, 0600, &config));
+    assert_int_equal(config.pod_count, PODS_MAX);
+    strcat(text, "; h:99");
+    assert_false(load(text, 0600, &config));
 }
 
 static void test_file_that_is_wrong(void **state)
@@ -94,6 +126,8 @@ static void test_file_that_is_wrong(void **state)
     static const char *const bad[] = {"admin",
                                       "fly = 1",
                                       "admin = ,",
+                                      "admin = a:1;",
+                                      "admin = ;a:1",
                                       "shop = a b",
                                       "admin_token = a b",
                                       "admin_token = a,b",
@@ -143,6 +177,8 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_address_that_is_too_long),
         cmocka_unit_test(test_file),
+        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_too_many_pods),
         cmocka_unit_test(test_file_that_is_wrong),
         cmocka_unit_test(test_environment_wins),
         cmocka_unit_test(test_too_many_daemons),

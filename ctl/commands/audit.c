@@ -20,6 +20,7 @@
 #include "ctl/commands/reconcile.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
+#include "ctl/pods.h"
 
 enum {
     WAIT_S = 10,
@@ -119,6 +120,7 @@ static int reconcile_all(struct audit *audit)
         json_t *report = NULL;
         size_t j;
         const json_t *row;
+        config_use_pod(&audit->context->config, audit->sales[i].pod);
         status = reconcile_sale(audit->context, audit->sales[i].sku, &report);
         json_array_foreach(json_object_get(report, "differences"), j, row)
         {
@@ -131,6 +133,7 @@ static int reconcile_all(struct audit *audit)
 
 /* ---- what to audit ---- */
 
+/* Of the present pod. */
 static void add_sale(struct audit *audit, const char *sku)
 {
     if (audit_find(audit, sku))
@@ -138,29 +141,67 @@ static void add_sale(struct audit *audit, const char *sku)
     audit->sales = realloc(audit->sales, (audit->sale_count + 1) * sizeof *audit->sales);
     if (!audit->sales)
         abort();
-    audit_sale_begin(&audit->sales[audit->sale_count++], sku, NULL);
+    audit_sale_begin(&audit->sales[audit->sale_count++], sku, audit->context->config.pod, NULL);
 }
 
-/* The skus that are named, else all; `all` then owns their texts. */
-static int choose_sales(struct audit *audit, json_t **all)
+/* Adds a sale that the command line names. With one pod, reading it will say if it is there. */
+static int add_named(struct audit *audit, size_t number)
 {
+    struct context *context = audit->context;
+    const char *sku = sale_argument(context, number);
+    bool several = context->pods_end - context->pods_begin > 1;
+    int status = !sku ? EX_USAGE : several ? pods_find_sku(context, sku) : EX_OK;
+    if (status == EX_NOINPUT)
+        say("unknown_sku: no pod has a sale of %s", sku);
+    if (status == EX_OK)
+        add_sale(audit, sku);
+    return status;
+}
+
+/* Adds all sales of the present pod; `all` owns the texts of their skus. */
+static int add_all(struct audit *audit, json_t *all)
+{
+    json_t *sales = NULL;
     size_t i;
     const json_t *sale;
-    struct context *context = audit->context;
-    for (i = 1; i < context->options.argument_count; i++) {
-        const char *sku = sale_argument(context, i);
-        if (!sku)
-            return EX_USAGE;
-        add_sale(audit, sku);
-    }
-    if (audit->sale_count > 0)
-        return EX_OK;
-    int status = sale_read_all(context, all);
-    json_array_foreach(*all, i, sale)
+    int status = sale_read_all(audit->context, &sales);
+    json_array_foreach(sales, i, sale)
     {
         add_sale(audit, answer_text(sale, "sku"));
     }
+    if (sales)
+        json_array_append_new(all, sales);
     return status;
+}
+
+/* The skus that are named, else all. */
+static int choose_sales(struct audit *audit, json_t *all)
+{
+    struct context *context = audit->context;
+    int status = EX_OK;
+    for (size_t i = 1; i < context->options.argument_count && status == EX_OK; i++)
+        status = add_named(audit, i);
+    if (context->options.argument_count > 1)
+        return status;
+    for (size_t pod = context->pods_begin; pod < context->pods_end && status == EX_OK; pod++) {
+        config_use_pod(&context->config, pod);
+        status = add_all(audit, all);
+    }
+    return status;
+}
+
+/* Without the ids of pods that are not asked. */
+static void keep_ids_of_pod(struct audit *audit)
+{
+    struct acked *acked = &audit->acked;
+    const struct context *context = audit->context;
+    size_t count = acked->count;
+    if (!has_option(context, OPTION_POD))
+        return;
+    acked->count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (pods_of_order(&context->config, acked->ids[i]) == context->pods_begin)
+            acked->ids[acked->count++] = acked->ids[i];
 }
 
 /* STATUS=N, as in paid=12. */
@@ -187,10 +228,11 @@ static bool read_least(struct audit *audit)
 
 static int run(struct audit *audit, int64_t wait_s)
 {
-    json_t *all = NULL;
+    json_t *all = json_array();
     const char *path = audit->context->options.values[OPTION_ACKED];
     int status = path && !acked_read(&audit->acked, path) ? EX_NOINPUT : EX_OK;
-    status = status == EX_OK ? choose_sales(audit, &all) : status;
+    keep_ids_of_pod(audit);
+    status = status == EX_OK ? choose_sales(audit, all) : status;
     status = status == EX_OK ? read_until_steady(audit, wait_s) : status;
     if (status == EX_OK && has_option(audit->context, OPTION_RECONCILE))
         status = reconcile_all(audit);

@@ -17,7 +17,8 @@ enum { PATH_SIZE = 128 + ENCODED_USER_SIZE, ID_SIZE = 24 };
 struct audit_sale *audit_find(struct audit *audit, const char *sku)
 {
     for (size_t i = 0; i < audit->sale_count; i++)
-        if (strcmp(audit->sales[i].sku, sku) == 0)
+        if (audit->sales[i].pod == audit->context->config.pod &&
+            strcmp(audit->sales[i].sku, sku) == 0)
             return &audit->sales[i];
     return NULL;
 }
@@ -61,7 +62,7 @@ static int read_sale(struct audit *audit, struct audit_sale *sale)
     if (status != EX_OK)
         return status;
     audit_sale_free(sale);
-    audit_sale_begin(sale, sku, json_incref(reply.json));
+    audit_sale_begin(sale, sku, audit->context->config.pod, json_incref(reply.json));
     audit_sale_add_users(sale, reply.json);
     reply_free(&reply);
     while (user[0] != '\0') {
@@ -77,8 +78,10 @@ static int read_sale(struct audit *audit, struct audit_sale *sale)
 static int read_sales(struct audit *audit)
 {
     int status = EX_OK;
-    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++)
+    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++) {
+        config_use_pod(&audit->context->config, audit->sales[i].pod);
         status = read_sale(audit, &audit->sales[i]);
+    }
     return status;
 }
 
@@ -91,6 +94,7 @@ static int read_sales_again(struct audit *audit)
         char user[USER_ID_SIZE] = "";
         struct reply reply;
         struct audit_sale *sale = &audit->sales[i];
+        config_use_pod(&audit->context->config, sale->pod);
         status = read_sale_page(audit, sale->sku, user, &reply);
         if (status != EX_OK)
             continue;
@@ -136,6 +140,15 @@ static int read_orders(struct audit *audit)
     return status;
 }
 
+/* True if the audit has a sale of the present pod. */
+static bool has_sales(const struct audit *audit)
+{
+    for (size_t i = 0; i < audit->sale_count; i++)
+        if (audit->sales[i].pod == audit->context->config.pod)
+            return true;
+    return false;
+}
+
 static bool see_order(void *argument, const json_t *order)
 {
     struct audit *audit = argument;
@@ -146,14 +159,18 @@ static bool see_order(void *argument, const json_t *order)
 static int read_ids(struct audit *audit)
 {
     struct listing listing = {.take = see_order, .argument = audit};
-    acked_restart(&audit->acked);
     return audit->acked.count == 0 ? EX_OK : listing_walk(audit->context, &listing);
 }
 
 int audit_read(struct audit *audit)
 {
+    struct context *context = audit->context;
     int status = read_sales(audit);
-    status = status == EX_OK ? read_orders(audit) : status;
-    status = status == EX_OK ? read_ids(audit) : status;
+    acked_restart(&audit->acked);
+    for (size_t pod = context->pods_begin; pod < context->pods_end && status == EX_OK; pod++) {
+        config_use_pod(&context->config, pod);
+        status = has_sales(audit) ? read_orders(audit) : EX_OK;
+        status = status == EX_OK ? read_ids(audit) : status;
+    }
     return status == EX_OK ? read_sales_again(audit) : status;
 }

@@ -29,7 +29,7 @@ struct audit {
     json_t *recovered; /* segments that a reconcile has set again */
 };
 
-/* The sale of this sku; NULL: it is not audited. */
+/* The sale of this sku in the present pod; NULL if it is not audited. */
 struct audit_sale *audit_find(struct audit *audit, const char *sku);
 
 /* Reads all sales, their orders, the ids of orders where clients' ids are given, and all sales

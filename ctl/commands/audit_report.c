@@ -15,7 +15,7 @@ static json_int_t left_of(const json_t *segment)
     return answer_integer(segment, "capacity") - answer_integer(segment, "sold");
 }
 
-static json_t *pack_sale(const struct audit_sale *sale)
+static json_t *pack_sale(const struct audit_sale *sale, bool several_pods)
 {
     json_t *segments = json_deep_copy(json_object_get(sale->head, "segments"));
     json_int_t total = answer_integer(sale->head, "total");
@@ -26,25 +26,27 @@ static json_t *pack_sale(const struct audit_sale *sale)
     {
         json_object_set_new(segment, "available", json_integer(left_of(segment)));
     }
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o}", "sku",
-                     sale->sku, "round", (json_int_t)sale->round, "total", total, "sold", sold,
-                     "available", total - sold, "orders",
+    json_t *pod = several_pods ? json_integer((json_int_t)sale->pod) : NULL;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
+                     "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
+                     sold, "available", total - sold, "orders",
                      (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
                      (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved,
                      "paid", (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled,
-                     "expired", (json_int_t)sale->expired, "segments", segments);
+                     "expired", (json_int_t)sale->expired, "segments", segments, "pod", pod);
 }
 
 static void print_json(const struct audit *audit, bool consistent)
 {
     json_t *sales = json_array();
     for (size_t i = 0; i < audit->sale_count; i++)
-        json_array_append_new(sales, pack_sale(&audit->sales[i]));
+        json_array_append_new(sales,
+                              pack_sale(&audit->sales[i], audit->context->config.pod_count > 1));
     json_t *report = json_pack("{s:o, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
                                (json_int_t)audit->acked.count, "differences", audit->differences,
                                "awaiting", audit->awaiting, "recovered", audit->recovered, "steady",
                                !audit->moved, "consistent", consistent);
-    answer_print(report);
+    answer_print(audit->context, report);
     json_decref(report);
 }
 
@@ -76,14 +78,17 @@ static json_int_t in_redis(const struct audit_sale *sale)
 static void print_report(const struct audit *audit, const char *verdict)
 {
     static const struct column columns[] = {
-        {"sku", false},      {"round", true},     {"total", true},    {"sold", true},
-        {"in orders", true}, {"left", true},      {"in Redis", true}, {"reserved", true},
-        {"paid", true},      {"cancelled", true}, {"expired", true},
+        {"pod", true},      {"sku", false},      {"round", true},     {"total", true},
+        {"sold", true},     {"in orders", true}, {"left", true},      {"in Redis", true},
+        {"reserved", true}, {"paid", true},      {"cancelled", true}, {"expired", true},
     };
     struct table table;
-    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
+    bool pods = audit->context->config.pod_count > 1; /* without several, no column for them */
+    table_begin(&table, columns + !pods, sizeof columns / sizeof columns[0] - !pods);
     for (size_t i = 0; i < audit->sale_count; i++) {
         const struct audit_sale *sale = &audit->sales[i];
+        if (pods)
+            table_add(&table, "%zu", sale->pod);
         table_add(&table, "%s", sale->sku);
         table_add(&table, "%" PRId64, sale->round);
         long long total = answer_integer(sale->head, "total");

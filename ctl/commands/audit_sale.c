@@ -11,10 +11,10 @@
 
 enum { TEXT_SIZE = 256 };
 
-void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *head)
+void audit_sale_begin(struct audit_sale *sale_out, const char *sku, size_t pod, json_t *head)
 {
-    *sale_out =
-        (struct audit_sale){.sku = sku, .head = head, .round = answer_integer(head, "round")};
+    *sale_out = (struct audit_sale){
+        .sku = sku, .pod = pod, .head = head, .round = answer_integer(head, "round")};
 }
 
 void audit_sale_free(struct audit_sale *sale)

@@ -11,6 +11,7 @@ enum { AUDIT_SEGMENTS_MAX = 1024 };
 
 struct audit_sale {
     const char *sku;
+    size_t pod;
     json_t *head; /* GET /admin/audit/{sku}; owned */
     int64_t round;
     bool overtaken;                              /* orders were added up for another round */
@@ -22,7 +23,7 @@ struct audit_sale {
 };
 
 /* Begins with the sale's first page, of which it takes over the caller's reference. */
-void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *head);
+void audit_sale_begin(struct audit_sale *sale_out, const char *sku, size_t pod, json_t *head);
 void audit_sale_free(struct audit_sale *sale);
 
 /* Adds what a page of the sale says of users. */

@@ -27,8 +27,8 @@ struct export
     int error; /* errno of a write that failed */
 };
 
-/* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one that
- * begins like a formula, so it gets a ' in front; so does one that begins with a ', so that whoever
+/* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one
+ * that begins like a formula, so it gets a ' in front; so does one that begins with a ', so that whoever
  * takes one ' away has every id again. */
 static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
 {
@@ -85,7 +85,11 @@ static int write_orders(struct context *context, struct export *export)
     if (!export->json)
         fputs("order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n",
               export->out);
-    int status = listing_walk(context, &listing);
+    int status = EX_OK;
+    for (size_t pod = context->pods_begin; pod < context->pods_end && status == EX_OK; pod++) {
+        config_use_pod(&context->config, pod);
+        status = listing_walk(context, &listing);
+    }
     if (fflush(export->out) != 0 && export->error == 0)
         export->error = errno;
     if (export->error == 0)
@@ -139,6 +143,10 @@ int export_run(struct context *context)
         (status && !sale_identifier(status, "--status")) ||
         !options_number(options, OPTION_AFTER, 1, INT64_MAX, 0, &after))
         return EX_USAGE;
+    if (after > 0 && context->pods_end - context->pods_begin > 1) {
+        say("--after needs --pod, as each pod has its own orders");
+        return EX_USAGE;
+    }
     const char *path = options->values[OPTION_OUTPUT];
     return path ? write_file(context, &export, path) : write_orders(context, &export);
 }

@@ -102,6 +102,15 @@ static int read_page(struct walk *walk, bool *more_out)
     return status;
 }
 
+static void say_where(const struct context *context, const char *last)
+{
+    if (context->config.pod_count == 1)
+        say("all orders up to %s were read; --after %s goes on", last, last);
+    else
+        say("all orders up to %s of pod %zu were read; --pod %zu --after %s goes on", last,
+            context->config.pod, context->config.pod, last);
+}
+
 int listing_walk(struct context *context, const struct listing *listing)
 {
     struct walk walk = {.context = context, .listing = listing};
@@ -111,7 +120,7 @@ int listing_walk(struct context *context, const struct listing *listing)
     while (status == EX_OK && more)
         status = read_page(&walk, &more);
     if (status != EX_OK && walk.last[0] != '\0')
-        say("all orders up to %s were read; --after %s goes on", walk.last, walk.last);
+        say_where(context, walk.last);
     if (!walk.malformed)
         return status;
     say("the listing is not of the form that this program knows");

@@ -16,7 +16,7 @@ struct listing {
     void *argument;
 };
 
-/* Walks the orders in the order of their ids, each once. EX_OK when `take` has got them all, or has
+/* Walks the orders of the present pod in the order of their ids, each once. EX_OK when `take` has got them all, or has
  * ended the walk; else the exit status, after a message that says where it ended. */
 int listing_walk(struct context *context, const struct listing *listing);
 

@@ -12,7 +12,7 @@
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
 
-enum { PATH_SIZE = 256 + ENCODED_USER_SIZE };
+enum { PATH_SIZE = 256 + ENCODED_USER_SIZE, ID_SIZE = 32 };
 
 /* ---- printing ---- */
 
@@ -40,11 +40,11 @@ static void begin(struct table *table_out)
     table_begin(table_out, columns, sizeof columns / sizeof columns[0]);
 }
 
-static void print_order(const struct context *context, const json_t *order)
+static void print_order(const struct context *context, json_t *order)
 {
     struct table table;
     if (has_option(context, OPTION_JSON)) {
-        answer_print(order);
+        answer_print(context, order);
         return;
     }
     begin(&table);
@@ -64,7 +64,7 @@ static int find_listed(struct context *context, int64_t id)
     struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
     int status = answer_check(context, &reply, NULL);
-    const json_t *order = json_array_get(json_object_get(reply.json, "orders"), 0);
+    json_t *order = json_array_get(json_object_get(reply.json, "orders"), 0);
     if (status == EX_OK && strcmp(answer_text(order, "order_id"), text) == 0) {
         print_order(context, order);
     } else if (status == EX_OK) {
@@ -75,15 +75,10 @@ static int find_listed(struct context *context, int64_t id)
     return status;
 }
 
-int orders_one(struct context *context)
+static int show_order(struct context *context, int64_t id, bool *unknown_out)
 {
     char path[PATH_SIZE];
     struct reply reply;
-    int64_t id = 0;
-    if (!number_parse(argument(context, 1), 1, INT64_MAX, &id)) {
-        say("an order id is a whole number");
-        return EX_USAGE;
-    }
     snprintf(path, sizeof path, "/order/%" PRId64, id);
     struct call call = {.class = CLASS_BUYER, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
@@ -91,14 +86,30 @@ int orders_one(struct context *context)
     int status = elsewhere ? find_listed(context, id) : answer_check(context, &reply, NULL);
     if (status == EX_OK && !elsewhere)
         print_order(context, reply.json);
+    *unknown_out = status == EX_NOINPUT;
     reply_free(&reply);
     return status;
 }
 
+/* An order of a version before pods is in pod 0, whatever pod its id seems to name. */
+int orders_one(struct context *context)
+{
+    int64_t id = 0;
+    bool unknown = false;
+    if (!number_parse(argument(context, 1), 1, INT64_MAX, &id)) {
+        say("an order id is a whole number");
+        return EX_USAGE;
+    }
+    int status = show_order(context, id, &unknown);
+    if (!unknown || context->config.pod == 0)
+        return status;
+    config_use_pod(&context->config, 0);
+    return show_order(context, id, &unknown);
+}
+
 /* ---- the orders of a user ---- */
 
-static int read_page(struct context *context, const char *user, json_t *orders, char *after,
-                     size_t after_size)
+static int read_page(struct context *context, const char *user, json_t *orders, char after[ID_SIZE])
 {
     char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
     struct reply reply;
@@ -110,9 +121,20 @@ static int read_page(struct context *context, const char *user, json_t *orders, 
     int status = answer_check(context, &reply, NULL);
     if (status == EX_OK) {
         json_array_extend(orders, json_object_get(reply.json, "orders"));
-        snprintf(after, after_size, "%s", answer_text(reply.json, "next"));
+        snprintf(after, ID_SIZE, "%s", answer_text(reply.json, "next"));
     }
     reply_free(&reply);
+    return status;
+}
+
+/* All orders of the user in the present pod. */
+static int read_orders(struct context *context, const char *user, json_t *orders)
+{
+    char after[ID_SIZE] = "";
+    int status;
+    do
+        status = read_page(context, user, orders, after);
+    while (status == EX_OK && after[0] != '\0' && strspn(after, "0123456789") == strlen(after));
     return status;
 }
 
@@ -123,7 +145,7 @@ static void print_orders(const struct context *context, const json_t *orders)
     const json_t *order;
     if (has_option(context, OPTION_JSON)) {
         json_t *all = json_pack("{s:O}", "orders", orders);
-        answer_print(all);
+        answer_print(context, all);
         json_decref(all);
         return;
     }
@@ -138,7 +160,6 @@ static void print_orders(const struct context *context, const json_t *orders)
 int orders_of_user(struct context *context)
 {
     const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
-    char after[32] = "";
     if (!user_id_valid(user, strlen(user))) {
         say("a user id has " USER_ID_FORM);
         return EX_USAGE;
@@ -146,11 +167,14 @@ int orders_of_user(struct context *context)
     if (sku && !sale_identifier(sku, "--sku"))
         return EX_USAGE;
     json_t *orders = json_array();
-    int status = read_page(context, user, orders, after, sizeof after);
-    while (status == EX_OK && after[0] != '\0' && strspn(after, "0123456789") == strlen(after))
-        status = read_page(context, user, orders, after, sizeof after);
-    if (status == EX_OK)
+    int worst = EX_OK;
+    for (size_t pod = context->pods_begin; pod < context->pods_end; pod++) {
+        config_use_pod(&context->config, pod);
+        int status = read_orders(context, user, orders);
+        worst = status > worst ? status : worst;
+    }
+    if (worst == EX_OK || json_array_size(orders) > 0)
         print_orders(context, orders);
     json_decref(orders);
-    return status;
+    return worst;
 }

@@ -75,7 +75,7 @@ int process_log_level(struct context *context)
         reply_free(&reply);
     }
     if (json && status != EX_USAGE)
-        answer_print(all);
+        answer_print(context, all);
     if (!json && json_array_size(all) > 0)
         table_print(&table, stdout);
     json_decref(all);
@@ -90,10 +90,10 @@ int process_log_level(struct context *context)
 static const struct address *find_daemon(const struct context *context, struct address *named)
 {
     const char *name = argument(context, 1);
-    if (!name && context->config.admin_count == 1)
+    if (!name && context->config.admin_count == 1 && context->pods_end - context->pods_begin == 1)
         return &context->config.admin[0];
     if (!name)
-        say("there are %zu daemons: name the one to drain", context->config.admin_count);
+        say("there are several daemons: name the one to drain");
     else if (address_parse(name, named))
         return named;
     else
@@ -161,7 +161,7 @@ int process_drain(struct context *context)
     http_call(context->http, &call, &reply);
     status = answer_check(context, &reply, NULL);
     if (status == EX_OK && has_option(context, OPTION_JSON))
-        answer_print(reply.json);
+        answer_print(context, reply.json);
     else if (status == EX_OK)
         print_state(address, reply.json);
     reply_free(&reply);

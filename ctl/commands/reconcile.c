@@ -57,7 +57,7 @@ int reconcile_run(struct context *context)
     if (status != EX_OK)
         return status;
     if (has_option(context, OPTION_JSON))
-        answer_print(report);
+        answer_print(context, report);
     else
         print_report(sku, report);
     if (!json_is_true(json_object_get(report, "consistent"))) {

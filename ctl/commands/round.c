@@ -52,11 +52,11 @@ static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SI
 
 /* ---- the call ---- */
 
-static void print_sale(const struct context *context, const json_t *sale)
+static void print_sale(const struct context *context, json_t *sale)
 {
     struct table table;
     if (has_option(context, OPTION_JSON)) {
-        answer_print(sale);
+        answer_print(context, sale);
         return;
     }
     sale_table_begin(&table);
@@ -294,7 +294,7 @@ static int delete_sale(struct context *context, const char *sku)
     if (!reply.repeated || strcmp(reply.code, "unknown_sku") != 0)
         status = answer_check(context, &reply, NULL);
     if (status == EX_OK && reply.outcome == OUTCOME_OK && has_option(context, OPTION_JSON))
-        answer_print(reply.json);
+        answer_print(context, reply.json);
     else if (status == EX_OK)
         printf("%s is retired\n", sku);
     if (strcmp(reply.code, "sale_in_use") == 0)

@@ -27,7 +27,7 @@ int sales_run(struct context *context)
         return status;
     if (has_option(context, OPTION_JSON)) {
         json_t *all = json_pack("{s:O}", "sales", sales);
-        answer_print(all);
+        answer_print(context, all);
         json_decref(all);
     } else {
         print_sales(sales);
@@ -68,7 +68,7 @@ int sales_stock(struct context *context)
     if (status != EX_OK)
         return status;
     if (has_option(context, OPTION_JSON))
-        answer_print(reply.json);
+        answer_print(context, reply.json);
     else
         print_stock(reply.json);
     reply_free(&reply);

@@ -110,7 +110,7 @@ static int change(struct context *context, const char *sku, const json_t *body)
     http_call(context->http, &call, &reply);
     int status = answer_check(context, &reply, NULL);
     if (status == EX_OK && has_option(context, OPTION_JSON)) {
-        answer_print(reply.json);
+        answer_print(context, reply.json);
     } else if (status == EX_OK) {
         struct table table;
         sale_table_begin(&table);

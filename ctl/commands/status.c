@@ -99,7 +99,7 @@ int status_run(struct context *context)
     if (has_option(context, OPTION_JSON)) {
         json_t *all =
             json_pack("{s:o, s:O*}", "daemons", pack_daemons(states, count), "sales", sales);
-        answer_print(all);
+        answer_print(context, all);
         json_decref(all);
     } else {
         print_daemons(states, count);

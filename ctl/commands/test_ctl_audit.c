@@ -71,7 +71,7 @@ static const char *told(const struct audit_sale *sale, size_t *awaiting_out)
 
 static void begin(struct audit_sale *sale, const char *state)
 {
-    audit_sale_begin(sale, "demo", head_of(3, 1, state));
+    audit_sale_begin(sale, "demo", 0, head_of(3, 1, state));
     add_users(sale, 4, "12345678901", 0);
 }
 
@@ -101,7 +101,7 @@ static void test_orders_and_segments_that_differ(void **state)
     add_orders(&sale, 2, 3);
     assert_non_null(strstr(told(&sale, &awaiting), "demo: 4 sold, 3 in orders\n"));
     audit_sale_free(&sale);
-    audit_sale_begin(&sale, "demo", head_of(3, 11, "ok"));
+    audit_sale_begin(&sale, "demo", 0, head_of(3, 11, "ok"));
     assert_non_null(strstr(told(&sale, &awaiting), "segment 1: oversold, 11 of 10\n"));
     json_object_set_new(sale.head, "total", json_integer(21));
     assert_non_null(strstr(told(&sale, &awaiting), "21 units in all, 20 in its segments\n"));

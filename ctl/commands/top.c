@@ -224,7 +224,7 @@ static void print_json(const struct frames *frames, json_t *stocks)
     for (size_t i = 0; i < frames->daemon_count; i++)
         json_array_append_new(daemons, pack_daemon(frames, i));
     json_t *frame = json_pack("{s:o, s:O}", "daemons", daemons, "sales", stocks);
-    answer_print(frame);
+    answer_print(frames->context, frame);
     json_decref(frame);
 }
 

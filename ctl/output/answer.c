@@ -8,8 +8,10 @@
 
 #include "ctl/output/say.h"
 
-static int refusal_status(const struct reply *reply)
+int answer_status(const struct reply *reply)
 {
+    if (reply->outcome != OUTCOME_REFUSED)
+        return reply->outcome == OUTCOME_UNKNOWN ? EX_TEMPFAIL : EX_UNAVAILABLE;
     if (strcmp(reply->code, "not_found") == 0)
         return EX_CONFIG;
     switch (reply->status) {
@@ -68,15 +70,15 @@ int answer_failure(const struct context *context, const struct reply *reply, con
         say("%s", reply->why);
         if (strcmp(reply->code, "not_found") == 0)
             say("is this the address for such calls? See admin and shop in seckillctl(1)");
-        return refusal_status(reply);
+        break;
     case OUTCOME_UNKNOWN:
         say("the outcome is unknown: %s", reply->why);
         say_repeat(context, repeat);
-        return EX_TEMPFAIL;
+        break;
     default:
         say("nothing was done: %s", reply->why);
-        return EX_UNAVAILABLE;
     }
+    return answer_status(reply);
 }
 
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat)
@@ -89,8 +91,10 @@ int answer_check(const struct context *context, const struct reply *reply, const
     return EX_PROTOCOL;
 }
 
-void answer_print(const json_t *value)
+void answer_print(const struct context *context, json_t *value)
 {
+    if (json_is_object(value) && context->config.pod_count > 1)
+        json_object_set_new(value, "pod", json_integer((json_int_t)context->config.pod));
     json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
     putchar('\n');
 }

@@ -4,6 +4,9 @@
 
 #include "ctl/http.h"
 
+/* The exit status for a call that has not ended well. */
+int answer_status(const struct reply *reply);
+
 /* Prints why; returns the exit status. Not for OUTCOME_OK. `repeat`: the options that make a repeat
  * of the command harmless, such as "--key K", for an unknown outcome; NULL: none is needed. */
 int answer_failure(const struct context *context, const struct reply *reply, const char *repeat);
@@ -14,8 +17,9 @@ char *answer_repeat(const struct context *context, const char *repeat);
 /* EX_OK for an answer that is OK and has a JSON object; else as above. */
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
 
-/* Prints the value as one line of JSON on standard output. */
-void answer_print(const json_t *value);
+/* Prints the value as one line of JSON on standard output. Where there are several pods, an object
+ * gets the number of the present one. */
+void answer_print(const struct context *context, json_t *value);
 
 /* Members of an answer; 0 or "" where there is no such member. */
 json_int_t answer_integer(const json_t *object, const char *name);
