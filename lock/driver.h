@@ -24,6 +24,8 @@ enum lock_feature {
     LOCK_NO_HOLDS = 16, /* seclock_acquire is not for this kind */
 };
 
+enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */
+
 /* Several threads may call any function at once, for different handles: renew also while the
  * holder's thread reads the handle, but never twice for one handle. Each function sends one or few
  * requests, each bounded by timeout_ms, and only `wait` waits for a lock. Reasons of failures go to

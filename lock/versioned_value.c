@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lock/client.h"
-#include "lock/mysql/table.h"
+#include "lock/mysql/pool.h"
 #include "lock/redis/server.h"
 #include "lock/text.h"
 #include "lua_scripts.h"
@@ -21,11 +21,10 @@ enum {
     PAUSE_MS_MAX = 64,
 };
 
-/* Where a value is: `server` of Redis or `pool` of MySQL. */
+/* Where a value is: one of the two. */
 struct store {
     struct redis_server *server;
     struct mysql_pool *pool;
-    const char *prefix;
 };
 
 /* Values share the connections of the first Redis server, or of the table lock. */
@@ -33,19 +32,17 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
                                       struct store *store_out)
 {
     const struct lock_driver *driver;
-    void *table;
+    void *pool;
     *store_out = (struct store){0};
     struct lock_core *core = client_core(client);
     if (!core)
         return SECLOCK_FAILED;
-    store_out->prefix = core->prefix; /* lives as long as the core */
     if (which == SECLOCK_STORE_REDIS) {
         store_out->server = core_redis(core);
         return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
     }
-    enum seclock_result result = core_driver(core, SECLOCK_KIND_TABLE, &driver, &table);
-    if (result == SECLOCK_OK)
-        store_out->pool = mysql_table_pool(table);
+    enum seclock_result result = core_driver(core, SECLOCK_KIND_TABLE, &driver, &pool);
+    store_out->pool = pool; /* the state of the table lock is its pool */
     return result;
 }
 
@@ -125,89 +122,56 @@ static size_t unhex(const char *hex, char *out)
     return size;
 }
 
-static void append_data(struct sql_text *sql, const struct seclock_value *value)
-{
-    static const char digits[] = "0123456789abcdef";
-    char piece[512];
-    assert(value->size <= SECLOCK_VALUE_MAX);
-    mysql_raw(sql, "x'");
-    for (size_t i = 0; i < value->size;) {
-        size_t used = 0;
-        for (; i < value->size && used < sizeof piece; i++) {
-            piece[used++] = digits[(unsigned char)value->data[i] >> 4];
-            piece[used++] = digits[(unsigned char)value->data[i] & 15];
-        }
-        sql_append(sql, piece, used);
-    }
-    mysql_raw(sql, "'");
-}
-
-static enum seclock_result mysql_read(const struct store *store, const char *name,
+static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value_out)
 {
     struct sql_text sql = {0};
-    struct db *db = mysql_pool_take(store->pool);
+    struct db *db = mysql_pool_take(pool);
     if (!db)
         return SECLOCK_FAILED;
-    mysql_raw(&sql, "SELECT version,HEX(value) FROM lock_value WHERE name=");
-    mysql_key(&sql, store->prefix, name);
-    enum seclock_result result = mysql_pool_query(db, &sql);
+    mysql_write(pool, &sql, "SELECT version,HEX(value) FROM lock_value WHERE name=%k", name);
+    enum seclock_result result = mysql_pool_query(pool, NULL, db, &sql, NULL);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row) {
         value_out->version = strtoull(row[0], NULL, 10);
         value_out->size = unhex(row[1], value_out->data);
     }
-    mysql_pool_give(store->pool, db);
+    mysql_pool_give(pool, db);
     sql_free(&sql);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
 /* The first version is the time of day in us, so that a value that is deleted and made anew never
- * gets a version of before. */
-static void insert_text(const struct store *store, const char *name,
-                        const struct seclock_value *value, const char *change, struct sql_text *sql)
+ * gets a version of before. The SELECT behind the change reads which change the row has now. */
+static void swap_text(const struct mysql_pool *pool, const char *name,
+                      const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
-    mysql_raw(sql, "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)VALUES(");
-    mysql_key(sql, store->prefix, name);
-    mysql_raw(sql, ",UNIX_TIMESTAMP(NOW(6))*1000000,");
-    mysql_literal(sql, change);
-    mysql_raw(sql, ",NOW(6),");
-    append_data(sql, value);
-    mysql_raw(sql, ");");
-}
-
-static void update_text(const struct store *store, const char *name,
-                        const struct seclock_value *value, const char *change, struct sql_text *sql)
-{
-    mysql_raw(sql, "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=");
-    mysql_literal(sql, change);
-    mysql_raw(sql, ",value=");
-    append_data(sql, value);
-    mysql_raw(sql, " WHERE name=");
-    mysql_key(sql, store->prefix, name);
-    mysql_raw(sql, " AND version=");
-    sql_number(sql, value->version);
-    mysql_raw(sql, ";");
+    assert(value->size <= SECLOCK_VALUE_MAX);
+    if (value->version == 0)
+        mysql_write(pool, sql,
+                    "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)"
+                    "VALUES(%k,UNIX_TIMESTAMP(NOW(6))*1000000,%t,NOW(6),%b);",
+                    name, change, value->data, value->size);
+    else
+        mysql_write(pool, sql,
+                    "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=%t,"
+                    "value=%b WHERE name=%k AND version=%u;",
+                    change, value->data, value->size, name, value->version);
+    mysql_write(pool, sql, "SELECT version,change_id FROM lock_value WHERE name=%k", name);
 }
 
 /* The change id tells a repeat of ours from a change of another: after a lost answer the row
  * says which of the two it was. */
-static enum seclock_result mysql_swap(const struct store *store, const char *name,
+static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value, const char *change)
 {
-    assert(store->pool);
     struct sql_text sql = {0};
-    struct db *db = mysql_pool_take(store->pool);
+    bool repeated;
+    struct db *db = mysql_pool_take(pool);
     if (!db)
         return SECLOCK_FAILED;
-    if (value->version == 0)
-        insert_text(store, name, value, change, &sql);
-    else
-        update_text(store, name, value, change, &sql);
-    mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
-    mysql_key(&sql, store->prefix, name);
-    bool repeated;
-    enum seclock_result result = mysql_pool_query_noting(db, &sql, &repeated);
+    swap_text(pool, name, value, change, &sql);
+    enum seclock_result result = mysql_pool_query(pool, NULL, db, &sql, &repeated);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && db_affected(db, 0) > 0) /* done, even if another has changed it since */
         value->version =
@@ -216,7 +180,7 @@ static enum seclock_result mysql_swap(const struct store *store, const char *nam
         value->version = strtoull(row[0], NULL, 10);
     else if (result == SECLOCK_OK)
         result = overtaken(repeated);
-    mysql_pool_give(store->pool, db);
+    mysql_pool_give(pool, db);
     sql_free(&sql);
     return result;
 }
@@ -235,7 +199,7 @@ enum seclock_result seclock_value_read(struct seclock_client *client, enum seclo
     if (result != SECLOCK_OK)
         return result;
     return found.server ? redis_read(found.server, name, value_out)
-                        : mysql_read(&found, name, value_out);
+                        : mysql_read(found.pool, name, value_out);
 }
 
 enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclock_store store,
@@ -254,7 +218,7 @@ enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclo
         return result;
     lock_random_text(change);
     return found.server ? redis_swap(found.server, name, value, change, ttl_ms)
-                        : mysql_swap(&found, name, value, change);
+                        : mysql_swap(found.pool, name, value, change);
 }
 
 /* The pause grows with each try, so that many writers of one value do not keep each other from

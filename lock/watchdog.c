@@ -21,11 +21,8 @@
 #include "lock/driver.h"
 #include "lock/identity.h"
 
-enum {
-    BATCH_MAX = 256,
-    SLEEP_MS_MAX =
-        1000, /* the clock of a sleep stands still with the host, that of a lease does not */
-};
+/* The clock of a sleep stands still while the host is suspended, that of a lease goes on. */
+enum { SLEEP_MS_MAX = 1000 };
 
 /* A thread with the holds that it looks at, each when it is due. */
 struct watch {
@@ -125,9 +122,9 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
  * being freed, while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
-    enum seclock_result results[BATCH_MAX];
+    enum seclock_result results[LOCK_RENEWALS_MAX];
     int64_t sent_ns = watchdog->now_ns();
-    assert(count > 0 && count <= BATCH_MAX);
+    assert(count > 0 && count <= LOCK_RENEWALS_MAX);
     for (size_t i = 0; i < count; i++) {
         assert(!handles[i]->renewing && handles[i]->driver == handles[0]->driver);
         handles[i]->renewing = true;
@@ -166,7 +163,7 @@ static size_t collect(struct watch *renewals, struct seclock_handle **batch)
     size_t count = 0;
     int64_t now_ns = watchdog->now_ns();
     struct due *due;
-    while (count < BATCH_MAX && (due = due_first(&renewals->heap)) != NULL) {
+    while (count < LOCK_RENEWALS_MAX && (due = due_first(&renewals->heap)) != NULL) {
         struct seclock_handle *handle = due->handle;
         if (due->at_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
             (count > 0 && handle->driver != batch[0]->driver))
@@ -245,7 +242,7 @@ static void *renew_thread(void *argument)
     struct watch *renewals = argument;
     struct watchdog *watchdog = renewals->watchdog;
     prctl(PR_SET_NAME, "seclock-renew");
-    struct seclock_handle *batch[BATCH_MAX];
+    struct seclock_handle *batch[LOCK_RENEWALS_MAX];
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping) {
         size_t count = collect(renewals, batch);

@@ -43,8 +43,6 @@ struct holding {
 
 struct get_lock {
     struct mysql_pool *pool;
-    char prefix[SECLOCK_PREFIX_MAX];
-    int timeout_ms;
     _Atomic bool alone;    /* the server was asked, and is no node of a cluster */
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
     struct process_guard guard;
@@ -65,13 +63,13 @@ static enum seclock_result get_lock_open(const struct lock_context *context, voi
     struct get_lock *self = calloc(1, sizeof *self);
     if (!self)
         return lock_fail(SECLOCK_FAILED, "out of memory");
-    enum seclock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
+    void *pool;
+    enum seclock_result result = mysql_pool_open(context, &pool);
     if (result != SECLOCK_OK) {
         free(self);
         return result;
     }
-    strcpy(self->prefix, context->prefix);
-    self->timeout_ms = context->timeout_ms;
+    self->pool = pool;
     pthread_mutex_init(&self->mutex, NULL);
     process_guard(&self->guard, &self->mutex);
     *self_out = self;
@@ -82,7 +80,7 @@ static void get_lock_close(void *self)
 {
     struct get_lock *get_lock = self;
     assert(!get_lock->holdings);
-    mysql_pool_close(&get_lock->pool);
+    mysql_pool_close(get_lock->pool);
     process_unguard(&get_lock->guard);
     pthread_mutex_destroy(&get_lock->mutex);
     free(get_lock);
@@ -99,12 +97,7 @@ static void get_lock_forget(void *self)
 
 /* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
  * case and are shared by all databases, hence a hash of database, prefix and name. */
-static void set_name(const struct get_lock *self, const char *name, struct sql_text *sql)
-{
-    mysql_raw(sql, "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',");
-    mysql_key(sql, self->prefix, name);
-    mysql_raw(sql, ")));");
-}
+#define SET_NAME "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',%k)));"
 
 /* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. With a
  * handle, within the time of its acquisition. */
@@ -114,10 +107,9 @@ static enum seclock_result ask(const struct get_lock *self, const struct seclock
 {
     struct sql_text sql = {0};
     *answer_out = -1;
-    set_name(self, name, &sql);
-    mysql_raw(&sql, statements);
-    enum seclock_result result = handle ? mysql_pool_query_for(handle, self->timeout_ms, db, &sql)
-                                        : mysql_pool_query(db, &sql);
+    mysql_write(self->pool, &sql, SET_NAME, name);
+    sql_append(&sql, statements, strlen(statements));
+    enum seclock_result result = mysql_pool_query(self->pool, handle, db, &sql, NULL);
     sql_free(&sql);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
@@ -135,8 +127,8 @@ static enum seclock_result check_alone(struct get_lock *self, const struct seclo
     struct db *db = mysql_pool_take(self->pool);
     if (!db)
         return SECLOCK_FAILED;
-    mysql_raw(&sql, "SHOW GLOBAL VARIABLES WHERE Variable_name IN('wsrep_on','wsrep_provider')");
-    enum seclock_result result = mysql_pool_query_for(handle, self->timeout_ms, db, &sql);
+    sql_printf(&sql, "SHOW GLOBAL VARIABLES WHERE Variable_name IN('wsrep_on','wsrep_provider')");
+    enum seclock_result result = mysql_pool_query(self->pool, handle, db, &sql, NULL);
     for (char **row = result == SECLOCK_OK ? db_row(db) : NULL; row; row = db_row(db)) {
         on = on || strcmp(row[1], "ON") == 0;
         provided =
@@ -215,9 +207,9 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
     struct sql_text sql = {0};
     enum seclock_result result = SECLOCK_LOST;
     pthread_mutex_lock(&holding->mutex);
-    sql_printf(&sql, "SET SESSION wait_timeout=%d;", lease_s(holding));
-    set_name(self, holding->name, &sql);
-    mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
+    mysql_write(self->pool, &sql,
+                "SET SESSION wait_timeout=%d;" SET_NAME "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()",
+                lease_s(holding), holding->name);
     db_set_timeout(holding->db, wait_ms);
     if (db_connected(holding->db)) {
         bool answered = db_query(holding->db, sql.text, sql.length) == DB_OK;
@@ -229,7 +221,7 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
     }
     if (result != SECLOCK_OK)
         lock_set_error("mysql: %s", db_error(holding->db));
-    db_set_timeout(holding->db, self->timeout_ms);
+    db_set_timeout(holding->db, self->pool->timeout_ms);
     pthread_mutex_unlock(&holding->mutex);
     sql_free(&sql);
     return result;
@@ -299,8 +291,9 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     if (!holding) {
         holding = holding_again(get_lock, handle);
         handle->driver_data = holding;
-        if (holding && holding_check(get_lock, holding,
-                                     handle_request_ms(handle, get_lock->timeout_ms)) == SECLOCK_OK)
+        if (holding &&
+            holding_check(get_lock, holding,
+                          handle_request_ms(handle, get_lock->pool->timeout_ms)) == SECLOCK_OK)
             return SECLOCK_OK;
         if (holding) { /* lost, but its holder has not learnt of it yet */
             handle->driver_data = NULL;
@@ -329,8 +322,8 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
     struct get_lock *get_lock = self;
     struct holding *holding = handle->waiting;
     int slice_ms = wait_ms < SLICE_MS_MAX ? wait_ms : SLICE_MS_MAX;
-    if (slice_ms > get_lock->timeout_ms / 3)
-        slice_ms = get_lock->timeout_ms / 3;
+    if (slice_ms > get_lock->pool->timeout_ms / 3)
+        slice_ms = get_lock->pool->timeout_ms / 3;
     if (handle->cancel_fd > 0 && slice_ms > 100)
         slice_ms = 100;
     if (!holding) {
@@ -355,7 +348,8 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
 {
     struct get_lock *get_lock = self;
     for (size_t i = 0; i < count; i++) {
-        int wait_ms = handle_renewal_ms(&handles[i], 1, MYSQL_RENEWAL_MS_MIN, get_lock->timeout_ms);
+        int wait_ms =
+            handle_renewal_ms(&handles[i], 1, MYSQL_RENEWAL_MS_MIN, get_lock->pool->timeout_ms);
         struct holding *holding = handles[i]->driver_data;
         results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
     }
@@ -384,7 +378,7 @@ static enum seclock_result get_lock_release(void *self, struct seclock_handle *h
     handle->driver_data = NULL;
     enum seclock_result result = SECLOCK_OK;
     if (holding_shared(get_lock, holding))
-        result = holding_check(get_lock, holding, get_lock->timeout_ms);
+        result = holding_check(get_lock, holding, get_lock->pool->timeout_ms);
     if (!holding_let_go(get_lock, holding, false))
         return result;
     result = ask(get_lock, handle, holding->db, holding->name,
@@ -443,7 +437,7 @@ static enum seclock_result get_lock_break(const struct lock_driver *driver, void
     enum seclock_result result = find_holder(get_lock, db, name, &id);
     if (result == SECLOCK_OK && id > 0) {
         sql_printf(&sql, "KILL %lld", id);
-        result = mysql_pool_query(db, &sql);
+        result = mysql_pool_query(get_lock->pool, NULL, db, &sql, NULL);
         sql_free(&sql);
     } else if (result == SECLOCK_OK)
         result = SECLOCK_NOT_OWNER;

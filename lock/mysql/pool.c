@@ -2,51 +2,40 @@
 #include "lock/mysql/pool.h"
 
 #include <assert.h>
-#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "lock/identity.h"
-#include "lock/process.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
 
 enum {
-    IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
 };
 
-struct mysql_pool {
-    char *url;
-    int timeout_ms;
-    struct process_guard guard;
-    pthread_mutex_t mutex; /* guards all below */
-    struct db *idle[IDLE_MAX];
-    size_t idle_count;
-};
-
-enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
+enum seclock_result mysql_pool_open(const struct lock_context *context, void **pool_out)
 {
-    assert(timeout_ms > 0);
+    assert(context->timeout_ms > 0);
     char error[160];
-    struct db *first = db_open(url, timeout_ms, error, sizeof error);
-    *pool_out = NULL;
+    struct db *first = db_open(context->server, context->timeout_ms, error, sizeof error);
     if (!first) {
         lock_set_error("%s", error); /* without the URL, which holds a password */
         return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);
     if (pool)
-        pool->url = strdup(url);
+        pool->url = strdup(context->server);
     if (!pool || !pool->url) {
         db_close(&first);
         free(pool);
         return lock_fail(SECLOCK_FAILED, "out of memory");
     }
-    pool->timeout_ms = timeout_ms;
+    strcpy(pool->prefix, context->prefix);
+    pool->timeout_ms = context->timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
     process_guard(&pool->guard, &pool->mutex);
     pool->idle[pool->idle_count++] = first;
@@ -54,23 +43,22 @@ enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysq
     return SECLOCK_OK;
 }
 
-void mysql_pool_close(struct mysql_pool **pool)
+void mysql_pool_close(void *self)
 {
-    if (!*pool)
-        return;
-    for (size_t i = 0; i < (*pool)->idle_count; i++)
-        db_close(&(*pool)->idle[i]);
-    process_unguard(&(*pool)->guard);
-    pthread_mutex_destroy(&(*pool)->mutex);
-    free((*pool)->url);
-    free(*pool);
-    *pool = NULL;
+    struct mysql_pool *pool = self;
+    for (size_t i = 0; i < pool->idle_count; i++)
+        db_close(&pool->idle[i]);
+    process_unguard(&pool->guard);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool->url);
+    free(pool);
 }
 
 /* Only the child runs this: see redis_server_forget for why it takes no mutex. */
-void mysql_pool_forget(struct mysql_pool *pool)
+void mysql_pool_forget(void *self)
 {
-    for (size_t i = 0; i < pool->idle_count && i < IDLE_MAX; i++)
+    struct mysql_pool *pool = self;
+    for (size_t i = 0; i < pool->idle_count && i < MYSQL_IDLE_MAX; i++)
         if (pool->idle[i])
             db_forget(&pool->idle[i]);
 }
@@ -94,7 +82,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
 {
     assert(db);
     pthread_mutex_lock(&pool->mutex);
-    bool kept = pool->idle_count < IDLE_MAX;
+    bool kept = pool->idle_count < MYSQL_IDLE_MAX;
     if (kept)
         pool->idle[pool->idle_count++] = db;
     pthread_mutex_unlock(&pool->mutex);
@@ -145,60 +133,85 @@ static enum seclock_result query_until(struct db *db, const struct sql_text *sql
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
-                                            bool *repeated_out)
+enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
+                                     const struct seclock_handle *handle, struct db *db,
+                                     const struct sql_text *sql, bool *repeated_out)
 {
-    return query_until(db, sql, INT64_MAX, repeated_out);
-}
-
-enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
-                                         struct db *db, const struct sql_text *sql)
-{
-    bool repeated;
-    if (handle->until_ns == 0)
-        return query_until(db, sql, INT64_MAX, &repeated);
-    int limit_ms = handle_request_ms(handle, timeout_ms);
-    /* The client library counts the time-out of a connect in seconds. */
-    if (!db_connected(db) && limit_ms < timeout_ms / 2)
-        return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
-    db_set_timeout(db, limit_ms);
-    enum seclock_result result = query_until(db, sql, clock_now_ms() + limit_ms, &repeated);
-    db_set_timeout(db, timeout_ms);
+    bool repeated = false;
+    enum seclock_result result;
+    if (!handle || handle->until_ns == 0) {
+        result = query_until(db, sql, INT64_MAX, &repeated);
+    } else {
+        int limit_ms = handle_request_ms(handle, pool->timeout_ms);
+        /* The client library counts the time-out of a connect in seconds. */
+        if (!db_connected(db) && limit_ms < pool->timeout_ms / 2)
+            return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
+        db_set_timeout(db, limit_ms);
+        result = query_until(db, sql, clock_now_ms() + limit_ms, &repeated);
+        db_set_timeout(db, pool->timeout_ms);
+    }
+    if (repeated_out)
+        *repeated_out = repeated;
     return result;
 }
 
-enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
-{
-    bool repeated;
-    return mysql_pool_query_noting(db, sql, &repeated);
-}
-
-void mysql_raw(struct sql_text *sql, const char *text)
-{
-    sql_append(sql, text, strlen(text));
-}
+/* ---- the text of statements ---- */
 
 /* Hexadecimal, so that no byte needs an escape in whatever character set the connection has. */
-static void append_hex(struct sql_text *sql, const char *text)
+static void append_hex(struct sql_text *sql, const char *data, size_t size)
 {
-    for (; *text != '\0'; text++)
-        sql_printf(sql, "%02x", (unsigned)(unsigned char)*text);
+    static const char digits[] = "0123456789abcdef";
+    char piece[512];
+    for (size_t i = 0; i < size;) {
+        size_t used = 0;
+        for (; i < size && used < sizeof piece; i++) {
+            piece[used++] = digits[(unsigned char)data[i] >> 4];
+            piece[used++] = digits[(unsigned char)data[i] & 15];
+        }
+        sql_append(sql, piece, used);
+    }
 }
 
-void mysql_literal(struct sql_text *sql, const char *text)
+static void append_literal(struct sql_text *sql, const char *data, size_t size)
 {
-    mysql_raw(sql, "x'");
-    append_hex(sql, text);
-    mysql_raw(sql, "'");
+    sql_append(sql, "x'", 2);
+    append_hex(sql, data, size);
+    sql_append(sql, "'", 1);
 }
 
-/* A NUL, which neither can have, stands between the two: else "a" with "bc" were "ab" with "c". */
-void mysql_key(struct sql_text *sql, const char *prefix, const char *name)
+/* Prefix, NUL and name; the name alone without a prefix. Neither of the two can have a NUL: without
+ * it "a" with "bc" were "ab" with "c". */
+static void append_key(struct sql_text *sql, const char *prefix, const char *name)
 {
-    mysql_raw(sql, "x'");
-    append_hex(sql, prefix);
+    char key[SECLOCK_PREFIX_MAX + SECLOCK_NAME_MAX];
+    size_t used = 0;
+    assert(strlen(name) < SECLOCK_NAME_MAX);
     if (prefix[0] != '\0')
-        mysql_raw(sql, "00");
-    append_hex(sql, name);
-    mysql_raw(sql, "'");
+        used = (size_t)(stpcpy(key, prefix) - key) + 1;
+    strcpy(key + used, name);
+    append_literal(sql, key, used + strlen(name));
+}
+
+void mysql_write(const struct mysql_pool *pool, struct sql_text *sql, const char *format, ...)
+{
+    va_list args;
+    const char *text;
+    va_start(args, format);
+    for (const char *mark; (mark = strchr(format, '%')) != NULL; format = mark + 2) {
+        sql_append(sql, format, (size_t)(mark - format));
+        if (mark[1] == 'd') {
+            sql_printf(sql, "%d", va_arg(args, int));
+        } else if (mark[1] == 'u') {
+            sql_number(sql, va_arg(args, uint64_t));
+        } else {
+            assert(mark[1] == 'k' || mark[1] == 't' || mark[1] == 'b');
+            text = va_arg(args, const char *);
+            if (mark[1] == 'k')
+                append_key(sql, pool->prefix, text);
+            else
+                append_literal(sql, text, mark[1] == 'b' ? va_arg(args, size_t) : strlen(text));
+        }
+    }
+    sql_append(sql, format, strlen(format));
+    va_end(args);
 }

@@ -2,19 +2,34 @@
 #ifndef LOCK_MYSQL_POOL_H
 #define LOCK_MYSQL_POOL_H
 
+#include <pthread.h>
+
 #include "lock/driver.h"
+#include "lock/process.h"
 #include "sql/db/db.h"
 #include "sql/db/sql_text.h"
 
-struct mysql_pool;
+enum {
+    MYSQL_IDLE_MAX = 8,
+    MYSQL_RENEWAL_MS_MIN = 50, /* for the answer to a renewal, also when a hold is about to end */
+};
 
-/* Makes a pool without connecting. SECLOCK_OK, SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no
- * memory). */
-enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out);
-void mysql_pool_close(struct mysql_pool **pool);
+struct mysql_pool {
+    char prefix[SECLOCK_PREFIX_MAX]; /* of every name on the server */
+    int timeout_ms;                  /* of a request */
+    char *url;
+    struct process_guard guard;
+    pthread_mutex_t mutex; /* guards all below */
+    struct db *idle[MYSQL_IDLE_MAX];
+    size_t idle_count;
+};
 
-/* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
-void mysql_pool_forget(struct mysql_pool *pool);
+/* Functions of the driver table. Opening makes a pool without connecting: SECLOCK_OK,
+ * SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no memory). Forgetting closes the idle connections'
+ * descriptors and leaks the rest. */
+enum seclock_result mysql_pool_open(const struct lock_context *context, void **pool_out);
+void mysql_pool_close(void *pool);
+void mysql_pool_forget(void *pool);
 
 /* Lends a connection, a new one when all are lent; NULL: no memory. The caller gives every
  * connection back, whatever state it is in, or closes it by db_close. */
@@ -23,30 +38,17 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
 /* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
  * connection when the first died on the way, and after making the tables of lock/ when they are
- * missing. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or
- * SECLOCK_UNKNOWN with the reason in seclock_error. */
-enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
+ * missing. With a handle only within the time of its acquisition: after a silent server nothing is
+ * sent again. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or SECLOCK_UNKNOWN with the reason in
+ * seclock_error. `repeated_out` (may be NULL) tells whether statements that may have run were sent
+ * again. */
+enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
+                                     const struct seclock_handle *handle, struct db *db,
+                                     const struct sql_text *sql, bool *repeated_out);
 
-/* The same; tells also whether the statements were sent again though they may have run. */
-enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
-                                            bool *repeated_out);
-
-/* The same within the time of the handle's acquisition, of at most `timeout_ms`, which is the
- * connection's time-out. After a silent server nothing is sent again. */
-enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
-                                         struct db *db, const struct sql_text *sql);
-
-/* The least time for the answer to a renewal, when a hold is about to end: the connection serves
- * others after it. */
-enum { MYSQL_RENEWAL_MS_MIN = 50 };
-
-/* Appends text as a literal, whatever its bytes. */
-void mysql_literal(struct sql_text *sql, const char *text);
-
-/* Appends the text up to its NUL as it is. */
-void mysql_raw(struct sql_text *sql, const char *text);
-
-/* Appends the literal of a key: prefix, NUL and name; the name alone without a prefix. */
-void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
+/* Appends a statement. In `format` stand for what follows: %k the key of a name, under the pool's
+ * prefix; %t a text as a literal, whatever its bytes; %b bytes, as data and size_t, likewise; %d an
+ * int; %u a uint64_t. */
+void mysql_write(const struct mysql_pool *pool, struct sql_text *sql, const char *format, ...);
 
 #endif

@@ -1,23 +1,23 @@
-/* The table lock on MySQL: a row of distributed_lock with owner, count, fence and lease. What the
- * statements do is told in mysql_table_text.c. */
-#include "lock/mysql/table.h"
-
+/* The table lock on MySQL: a row of distributed_lock with owner, count, fence and lease. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lock/driver.h"
-#include "lock/mysql/table_text.h"
+#include "lock/mysql/pool.h"
 #include "lock/text.h"
 
-enum { RENEWALS_MAX = 256 }; /* in one transaction */
+/* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
+ * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
+ * only reads how the row looks now. Column assignments use no column that stands to their left, so
+ * that every order of evaluation gives the same.
+ *
+ * each_hold_by_its_request: `request_id` lists the requests whose holds the owner has now,
+ * `release_id` the last requests that were released. A repeated request finds itself in one of
+ * them, and is not counted again. */
 
-struct table {
-    struct mysql_pool *pool;
-    int timeout_ms;
-    char prefix[SECLOCK_PREFIX_MAX];
-};
+enum { RELEASES_SIZE = 640 }; /* bytes of release_id: at least the last eight */
 
 /* The row after a change. */
 struct row {
@@ -50,43 +50,81 @@ static void row_read(struct db *db, struct row *row_out)
     row_out->left_ms = strtoll(columns[5], NULL, 10);
 }
 
-static enum seclock_result table_open(const struct lock_context *context, void **self_out)
+/* ---- statements ---- */
+
+#define LEASE "(NOW(6)+INTERVAL %d000 MICROSECOND)"
+#define MINE "owner<=>%t AND expires_at>NOW(6)" /* this owner holds the lock */
+
+/* The row has the hold. Once anybody has taken the lock after the lease had ended, the same owner
+ * included, the request is no more in the list, and the hold is lost for good. */
+#define HELD "name=%k AND hold_count>0 AND expires_at>NOW(6) AND FIND_IN_SET(%t,request_id)"
+
+/* Lists of requests have a comma after each. */
+static void list_item(const char *request, char item_out[SECLOCK_TOKEN_MAX + 1])
 {
-    struct table *table = calloc(1, sizeof *table);
-    if (!table)
-        return lock_fail(SECLOCK_FAILED, "out of memory");
-    table->timeout_ms = context->timeout_ms;
-    strcpy(table->prefix, context->prefix);
-    enum seclock_result result =
-        mysql_pool_open(context->server, context->timeout_ms, &table->pool);
-    if (result == SECLOCK_OK)
-        *self_out = table;
-    else
-        free(table);
-    return result;
+    assert(request[0] != '\0' && !strchr(request, ','));
+    snprintf(item_out, SECLOCK_TOKEN_MAX + 1, "%s,", request);
 }
 
-static void table_close(void *self)
+/* Takes a row that is free or expired, with a new fence; or once more for its owner, with the old
+ * fence and at least the old lease. A repeat of the same request renews the lease and is not
+ * counted again: a caller whose earlier tries were not answered counts the lease from this one. */
+static void acquire_text(const struct mysql_pool *pool, const struct seclock_handle *handle,
+                         struct sql_text *sql)
 {
-    struct table *table = self;
-    mysql_pool_close(&table->pool);
-    free(table);
+    const char *owner = handle->owner, *request = handle->request;
+    int lease_ms = handle->lease_ms;
+    char item[SECLOCK_TOKEN_MAX + 1];
+    list_item(request, item);
+    assert(lease_ms > 0);
+    mysql_write(pool, sql,
+                "UPDATE distributed_lock SET fence=IF(" MINE ",fence,"
+                "GREATEST(fence+1,CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),"
+                "hold_count=IF(" MINE ",hold_count+(FIND_IN_SET(%t,request_id)=0),1),"
+                "request_id=CONCAT(IF(" MINE ",REPLACE(request_id,%t,''),''),%t),"
+                "expires_at=IF(" MINE ",GREATEST(expires_at," LEASE ")," LEASE "),"
+                "owner=%t WHERE name=%k AND(hold_count=0 OR expires_at<=NOW(6) OR owner=%t);",
+                owner, owner, request, owner, item, item, owner, lease_ms, lease_ms, owner,
+                handle->name, owner);
 }
 
-static void table_forget(void *self)
+/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal
+ * adds to a counter, and the number of rows tells whether the hold was there. Several renewals
+ * share a transaction, and so one write to the disk. */
+static void renew_text(const struct mysql_pool *pool, struct seclock_handle *const *handles,
+                       size_t count, struct sql_text *sql)
 {
-    mysql_pool_forget(((struct table *)self)->pool);
+    assert(count > 0);
+    if (count > 1)
+        mysql_write(pool, sql, "START TRANSACTION;");
+    for (size_t i = 0; i < count; i++)
+        mysql_write(pool, sql,
+                    "UPDATE distributed_lock SET renewals=renewals+1,"
+                    "expires_at=GREATEST(expires_at," LEASE ") WHERE " HELD ";",
+                    (int)handles[i]->lease_ms, handles[i]->name, handles[i]->request);
+    if (count > 1)
+        mysql_write(pool, sql, "COMMIT");
 }
 
-struct mysql_pool *mysql_table_pool(void *table)
+static void release_text(const struct mysql_pool *pool, const struct seclock_handle *handle,
+                         struct sql_text *sql)
 {
-    return ((struct table *)table)->pool;
+    char item[SECLOCK_TOKEN_MAX + 1];
+    list_item(handle->request, item);
+    mysql_write(pool, sql,
+                "UPDATE distributed_lock SET owner=IF(hold_count>1,owner,NULL),"
+                "expires_at=IF(hold_count>1,expires_at,NOW(6)),hold_count=hold_count-1,"
+                "release_id=LEFT(CONCAT(%t,IFNULL(release_id,'')),%d),"
+                "request_id=REPLACE(request_id,%t,'') WHERE " HELD ";",
+                item, RELEASES_SIZE, item, handle->name, handle->request);
 }
 
-/* Sends the statements, and in the same packet the SELECT of the row for a request (or "").
- * `affected_out` counts the rows of the first statement. With a handle, within the time of its
- * acquisition. */
-static enum seclock_result run_and_read(struct table *table, struct sql_text *sql,
+/* ---- running them ---- */
+
+/* Sends the statements, and in the same packet the SELECT of the row for a request (or ""); then
+ * frees them. `affected_out` counts the rows of the first statement. With a handle, within the time
+ * of its acquisition. */
+static enum seclock_result run_and_read(struct mysql_pool *pool, struct sql_text *sql,
                                         const struct seclock_handle *handle, const char *name,
                                         const char *request, struct row *row_out,
                                         uint64_t *affected_out)
@@ -94,83 +132,95 @@ static enum seclock_result run_and_read(struct table *table, struct sql_text *sq
     assert(name[0] != '\0');
     *row_out = (struct row){0};
     *affected_out = 0;
-    struct db *db = mysql_pool_take(table->pool);
-    if (!db)
-        return SECLOCK_FAILED;
-    table_select_text(table->prefix, name, request, sql);
-    enum seclock_result result = handle ? mysql_pool_query_for(handle, table->timeout_ms, db, sql)
-                                        : mysql_pool_query(db, sql);
+    enum seclock_result result = SECLOCK_FAILED;
+    struct db *db = mysql_pool_take(pool);
+    mysql_write(
+        pool, sql,
+        "SELECT owner,FIND_IN_SET(%t,request_id),FIND_IN_SET(%t,release_id),fence,hold_count,"
+        "IF(hold_count=0,0,CEIL(GREATEST("
+        "TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
+        "FROM distributed_lock WHERE name=%k",
+        request, request, name);
+    if (db)
+        result = mysql_pool_query(pool, handle, db, sql, NULL);
     if (result == SECLOCK_OK) {
         *affected_out = db_affected(db, 0);
         row_read(db, row_out);
     }
-    mysql_pool_give(table->pool, db);
+    if (db)
+        mysql_pool_give(pool, db);
+    sql_free(sql);
     return result;
+}
+
+/* The same for the hold of a handle. */
+static enum seclock_result run_for(struct mysql_pool *pool, struct sql_text *sql,
+                                   const struct seclock_handle *handle, struct row *row_out,
+                                   uint64_t *affected_out)
+{
+    return run_and_read(pool, sql, handle, handle->name, handle->request, row_out, affected_out);
 }
 
 /* Inserts a row that is free. Without an answer the lock is as free as before, with or without the
  * row: so there is no doubt. */
-static enum seclock_result make_row(struct table *table, const struct seclock_handle *handle)
+static enum seclock_result make_row(struct mysql_pool *pool, const struct seclock_handle *handle)
 {
-    const char *name = handle->name;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
-    mysql_key(&sql, table->prefix, name);
-    mysql_raw(&sql, ",NOW(6));");
-    enum seclock_result result = run_and_read(table, &sql, handle, name, "", &row, &affected);
-    sql_free(&sql);
+    mysql_write(pool, &sql,
+                "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(%k,NOW(6));",
+                handle->name);
+    enum seclock_result result = run_for(pool, &sql, handle, &row, &affected);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-static enum seclock_result acquire_once(struct table *table, const struct seclock_handle *handle,
-                                        struct row *row_out)
+static enum seclock_result acquire_once(struct mysql_pool *pool,
+                                        const struct seclock_handle *handle, struct row *row_out)
 {
     struct sql_text sql = {0};
     uint64_t affected;
-    table_acquire_text(table->prefix, handle, &sql);
-    enum seclock_result result =
-        run_and_read(table, &sql, handle, handle->name, handle->request, row_out, &affected);
-    sql_free(&sql);
-    return result;
+    acquire_text(pool, handle, &sql);
+    return run_for(pool, &sql, handle, row_out, &affected);
+}
+
+static void take_row(struct seclock_handle *handle, const struct row *row)
+{
+    assert(row->holds);
+    handle->fence = row->fence;
+    handle->hold_count = row->hold_count;
 }
 
 /* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
-    struct table *table = self;
     struct row row;
-    enum seclock_result result = acquire_once(table, handle, &row);
+    enum seclock_result result = acquire_once(self, handle, &row);
     if (result == SECLOCK_OK && !row.found) {
-        result = make_row(table, handle);
+        result = make_row(self, handle);
         if (result == SECLOCK_OK)
-            result = acquire_once(table, handle, &row);
+            result = acquire_once(self, handle, &row);
     }
     if (result != SECLOCK_OK)
         return result;
     if (row.holds && row.left_ms > 0) { /* now, or already by the first of two sendings */
-        handle->fence = row.fence;
-        handle->hold_count = row.hold_count;
+        take_row(handle, &row);
         return SECLOCK_OK;
     }
     handle->busy_ms = row.left_ms;
     return SECLOCK_BUSY;
 }
 
+/* ---- renew ---- */
+
 /* Learns the fence of a hold whose acquisition was not answered. */
-static void learn_fence(struct table *table, struct seclock_handle *handle)
+static void learn_fence(struct mysql_pool *pool, struct seclock_handle *handle)
 {
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    if (run_and_read(table, &sql, handle, handle->name, handle->request, &row, &affected) ==
-            SECLOCK_OK &&
-        row.holds) {
-        handle->fence = row.fence;
-        handle->hold_count = row.hold_count;
-    }
-    sql_free(&sql);
+    if (run_for(pool, &sql, handle, &row, &affected) == SECLOCK_OK && row.holds)
+        take_row(handle, &row);
 }
 
 static enum db_result renew_once(struct db *db, const struct sql_text *sql, int wait_ms)
@@ -186,29 +236,29 @@ static enum db_result renew_once(struct db *db, const struct sql_text *sql, int 
 /* A renewal may be repeated: after a lost connection on a new one, and after a transaction that the
  * server has rolled back. But nobody waits twice for a silent server, since the watchdog has other
  * locks to renew. */
-static enum db_result renew_in_time(const struct table *table, struct db *db,
+static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db,
                                     struct seclock_handle *const *handles, size_t count,
                                     const struct sql_text *sql)
 {
     int64_t (*now_ns)(void) = handles[0]->now_ns;
-    int half_ms = handle_renewal_ms(handles, count, MYSQL_RENEWAL_MS_MIN, table->timeout_ms) / 2;
+    int half_ms = handle_renewal_ms(handles, count, MYSQL_RENEWAL_MS_MIN, pool->timeout_ms) / 2;
     int64_t began_ns = now_ns();
     enum db_result result = renew_once(db, sql, 2 * half_ms);
     if (result != DB_OK && now_ns() - began_ns < half_ms * INT64_C(1000000))
         result = renew_once(db, sql, half_ms);
-    db_set_timeout(db, table->timeout_ms);
+    db_set_timeout(db, pool->timeout_ms);
     return result;
 }
 
-static void renew_some(struct table *table, struct seclock_handle *const *handles, size_t count,
-                       enum seclock_result *results_out)
+static void renew_sorted(struct mysql_pool *pool, struct seclock_handle *const *handles,
+                         size_t count, enum seclock_result *results_out)
 {
-    assert(count > 0 && count <= RENEWALS_MAX);
+    assert(count > 0 && count <= LOCK_RENEWALS_MAX);
     struct sql_text sql = {0};
-    struct db *db = mysql_pool_take(table->pool);
+    struct db *db = mysql_pool_take(pool);
     const size_t first = count > 1; /* UPDATE: START TRANSACTION comes before */
-    table_renew_text(table->prefix, handles, count, &sql);
-    enum db_result result = db ? renew_in_time(table, db, handles, count, &sql) : DB_FAILED;
+    renew_text(pool, handles, count, &sql);
+    enum db_result result = db ? renew_in_time(pool, db, handles, count, &sql) : DB_FAILED;
     for (size_t i = 0; i < count; i++) {
         if (result == DB_OK)
             results_out[i] = db_affected(db, first + i) > 0 ? SECLOCK_OK : SECLOCK_LOST;
@@ -218,11 +268,11 @@ static void renew_some(struct table *table, struct seclock_handle *const *handle
     if (db && result != DB_OK)
         lock_set_error("mysql: %s", db_error(db));
     if (db)
-        mysql_pool_give(table->pool, db);
+        mysql_pool_give(pool, db);
     sql_free(&sql);
     for (size_t i = 0; i < count; i++)
         if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
-            learn_fence(table, handles[i]);
+            learn_fence(pool, handles[i]);
 }
 
 static int by_name(const void *a, const void *b)
@@ -236,31 +286,27 @@ static int by_name(const void *a, const void *b)
 static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {
-    struct table *table = self;
-    for (size_t from = 0; from < count; from += RENEWALS_MAX) {
-        struct seclock_handle *sorted[RENEWALS_MAX];
-        enum seclock_result results[RENEWALS_MAX];
-        size_t some = count - from < RENEWALS_MAX ? count - from : RENEWALS_MAX;
-        memcpy(sorted, handles + from, some * sizeof sorted[0]);
-        qsort(sorted, some, sizeof sorted[0], by_name);
-        renew_some(table, sorted, some, results);
-        for (size_t i = 0; i < some; i++)
-            for (size_t j = 0; j < some; j++)
-                if (handles[from + i] == sorted[j])
-                    results_out[from + i] = results[j];
-    }
+    struct seclock_handle *sorted[LOCK_RENEWALS_MAX];
+    enum seclock_result results[LOCK_RENEWALS_MAX];
+    assert(count <= LOCK_RENEWALS_MAX);
+    memcpy(sorted, handles, count * sizeof sorted[0]);
+    qsort(sorted, count, sizeof sorted[0], by_name);
+    renew_sorted(self, sorted, count, results);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count; j++)
+            if (handles[i] == sorted[j])
+                results_out[i] = results[j];
 }
+
+/* ---- release, status, break ---- */
 
 static enum seclock_result table_release(void *self, struct seclock_handle *handle)
 {
-    struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    table_release_text(table->prefix, handle, &sql);
-    enum seclock_result result =
-        run_and_read(table, &sql, handle, handle->name, handle->request, &row, &affected);
-    sql_free(&sql);
+    release_text(self, handle, &sql);
+    enum seclock_result result = run_for(self, &sql, handle, &row, &affected);
     if (result != SECLOCK_OK)
         return result;
     /* No row, but the request among the releases: the first of two sendings has done it. */
@@ -271,18 +317,15 @@ static enum seclock_result table_status(const struct lock_driver *driver, void *
                                         const char *name, struct seclock_status *status_out)
 {
     (void)driver;
-    struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    enum seclock_result result = run_and_read(table, &sql, NULL, name, "", &row, &affected);
-    sql_free(&sql);
-    bool held = row.hold_count > 0 && row.left_ms > 0;
-    status_out->held = held;
-    status_out->count = held ? row.hold_count : 0;
-    status_out->remaining_ms = held ? row.left_ms : 0;
+    enum seclock_result result = run_and_read(self, &sql, NULL, name, "", &row, &affected);
+    status_out->held = row.hold_count > 0 && row.left_ms > 0;
+    status_out->count = status_out->held ? row.hold_count : 0;
+    status_out->remaining_ms = status_out->held ? row.left_ms : 0;
     status_out->fence = row.fence;
-    if (held)
+    if (status_out->held)
         strcpy(status_out->holder, row.owner);
     return result;
 }
@@ -291,13 +334,14 @@ static enum seclock_result table_break(const struct lock_driver *driver, void *s
                                        const char *name)
 {
     (void)driver;
-    struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    table_break_text(table->prefix, name, &sql);
-    enum seclock_result result = run_and_read(table, &sql, NULL, name, "", &row, &affected);
-    sql_free(&sql);
+    mysql_write(self, &sql,
+                "UPDATE distributed_lock SET owner=NULL,hold_count=0,request_id=NULL,"
+                "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=%k;",
+                name);
+    enum seclock_result result = run_and_read(self, &sql, NULL, name, "", &row, &affected);
     return result == SECLOCK_OK && affected == 0 ? SECLOCK_NOT_OWNER : result;
 }
 
@@ -306,9 +350,9 @@ const struct lock_driver mysql_table_driver = {
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,
-    .open = table_open,
-    .close = table_close,
-    .forget = table_forget,
+    .open = mysql_pool_open,
+    .close = mysql_pool_close,
+    .forget = mysql_pool_forget,
     .acquire = table_acquire,
     .renew = table_renew,
     .release = table_release,

@@ -15,37 +15,6 @@
  * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so
  * there is no fence. Use it for work that should be done once most of the time. */
 
-struct redlock {
-    struct redlock_servers *servers;
-    char prefix[SECLOCK_PREFIX_MAX];
-};
-
-static enum seclock_result redlock_open(const struct lock_context *context, void **self_out)
-{
-    struct redlock *redlock = calloc(1, sizeof *redlock);
-    if (!redlock)
-        return lock_fail(SECLOCK_FAILED, "out of memory");
-    strcpy(redlock->prefix, context->prefix);
-    enum seclock_result result = redlock_servers_open(context, &redlock->servers);
-    if (result == SECLOCK_OK)
-        *self_out = redlock;
-    else
-        free(redlock);
-    return result;
-}
-
-static void redlock_close(void *self)
-{
-    struct redlock *redlock = self;
-    redlock_servers_close(&redlock->servers);
-    free(redlock);
-}
-
-static void redlock_forget(void *self)
-{
-    redlock_servers_forget(((struct redlock *)self)->servers);
-}
-
 /* ---- calls ---- */
 
 /* The same call for all servers; the second key, where there is one, is beside the lock's. */
@@ -67,14 +36,14 @@ static void call_begin(const struct redlock *redlock, struct script_call *call, 
 static enum seclock_result verdict(const struct redlock *redlock, const struct votes *votes,
                                    enum seclock_result no)
 {
-    assert(votes->yes + votes->no + votes->silent == redlock_count(redlock->servers));
-    size_t count = redlock_count(redlock->servers), quorum = redlock_quorum(redlock->servers);
+    assert(votes->yes + votes->no + votes->silent == redlock->count);
+    size_t count = redlock->count, quorum = redlock->quorum;
     if (votes->yes >= quorum)
         return SECLOCK_OK;
     if (count - votes->no < quorum)
         return no;
     lock_set_error("%zu of %zu servers did not answer in %d ms (redis %s first)", votes->silent,
-                   count, redlock_timeout_ms(redlock->servers), votes->silent_place);
+                   count, redlock->timeout_ms, votes->silent_place);
     return SECLOCK_UNKNOWN;
 }
 
@@ -87,11 +56,11 @@ static struct votes release_all(const struct redlock *redlock,
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
     char released[LOCK_FIELD_MAX];
-    size_t enough = remembered ? redlock_quorum(redlock->servers) : 0;
+    size_t enough = remembered ? redlock->quorum : 0;
     lock_redis_released("red-released", handle->request, released);
     call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? released : NULL);
     script_text(&call, "");
-    return redlock_ask(redlock->servers, connections, &call, calls, enough, wait_ms);
+    return redlock_ask(redlock, connections, &call, calls, enough, wait_ms);
 }
 
 /* ---- acquire ---- */
@@ -100,12 +69,10 @@ static struct votes release_all(const struct redlock *redlock,
  * caller has never held the lock: so the outcome is never in doubt. */
 static enum seclock_result acquired(const struct redlock *redlock, const struct votes *votes)
 {
-    const struct redlock_servers *servers = redlock->servers;
     enum seclock_result result = verdict(redlock, votes, SECLOCK_BUSY);
     if (result ==
         SECLOCK_UNKNOWN) /* with too few to answer, no other holder's release would help */
-        return redlock_count(servers) - votes->silent < redlock_quorum(servers) ? SECLOCK_FAILED
-                                                                                : SECLOCK_BUSY;
+        return redlock->count - votes->silent < redlock->quorum ? SECLOCK_FAILED : SECLOCK_BUSY;
     return result;
 }
 
@@ -113,25 +80,24 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
 {
     assert(handle->lease_ms > 0);
     struct redlock *redlock = self;
-    struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
-    struct redlock_connections *connections = redlock_take(servers);
+    struct redlock_connections *connections = redlock_take(redlock);
     if (!connections)
         return SECLOCK_FAILED;
-    int timeout_ms = handle_request_ms(handle, redlock_timeout_ms(servers));
+    int timeout_ms = handle_request_ms(handle, redlock->timeout_ms);
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     struct votes votes =
-        redlock_ask(servers, connections, &call, calls, redlock_quorum(servers), timeout_ms);
+        redlock_ask(redlock, connections, &call, calls, redlock->quorum, timeout_ms);
     enum seclock_result result = acquired(redlock, &votes); /* in time or not: see lock.c */
-    if (result == SECLOCK_OK && !redlock_apart(servers, connections))
+    if (result == SECLOCK_OK && !redlock_apart(redlock, connections))
         result = SECLOCK_CONFIG;
     if (result != SECLOCK_OK)
         release_all(redlock, connections, handle, false, votes.silent > 0 ? 0 : timeout_ms);
     handle->busy_ms = votes.left_ms;
     handle->token = handle->request;
     handle->hold_count = 1;
-    redlock_give(servers, connections);
+    redlock_give(redlock, connections);
     return result;
 }
 
@@ -145,13 +111,13 @@ static void repair(const struct redlock *redlock, struct redlock_connections *co
                    const struct seclock_handle *handle, const struct script_call *renewed)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
-    size_t count = redlock_count(redlock->servers);
+    size_t count = redlock->count;
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     for (size_t i = 0; i < count; i++)
         connections->each[i].skip = renewed[i].values[0] == 1 || connections->each[i].owed > 1 ||
                                     !redis_connected(connections->each[i].redis);
-    redlock_ask(redlock->servers, connections, &call, calls, 0, 0);
+    redlock_ask(redlock, connections, &call, calls, 0, 0);
     for (size_t i = 0; i < count; i++)
         connections->each[i].skip = false;
 }
@@ -161,14 +127,13 @@ static enum seclock_result renew_one(const struct redlock *redlock,
                                      const struct seclock_handle *handle)
 {
     assert(handle->lease_ms > 0);
-    const struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
     call_begin(redlock, &call, SCRIPT_lock_renew, handle, "red-fence");
     script_int(&call, handle->lease_ms);
-    struct votes votes = redlock_ask(servers, connections, &call, calls, redlock_quorum(servers),
-                                     redlock_timeout_ms(servers));
+    struct votes votes =
+        redlock_ask(redlock, connections, &call, calls, redlock->quorum, redlock->timeout_ms);
     enum seclock_result result = verdict(redlock, &votes, SECLOCK_LOST);
-    if (result == SECLOCK_OK && votes.yes < redlock_count(servers))
+    if (result == SECLOCK_OK && votes.yes < redlock->count)
         repair(redlock, connections, handle, calls);
     return result;
 }
@@ -178,7 +143,7 @@ static void redlock_renew(void *self, struct seclock_handle *const *handles, siz
                           enum seclock_result *results_out)
 {
     struct redlock *redlock = self;
-    struct redlock_connections *connections = redlock_take(redlock->servers);
+    struct redlock_connections *connections = redlock_take(redlock);
     bool silent = false; /* once the majority is silent, the others wait for the next renewal */
     for (size_t i = 0; i < count; i++) {
         results_out[i] =
@@ -186,18 +151,17 @@ static void redlock_renew(void *self, struct seclock_handle *const *handles, siz
         silent = silent || results_out[i] == SECLOCK_UNKNOWN;
     }
     if (connections)
-        redlock_give(redlock->servers, connections);
+        redlock_give(redlock, connections);
 }
 
 static enum seclock_result redlock_release(void *self, struct seclock_handle *handle)
 {
     struct redlock *redlock = self;
-    struct redlock_connections *connections = redlock_take(redlock->servers);
+    struct redlock_connections *connections = redlock_take(redlock);
     if (!connections)
         return SECLOCK_FAILED;
-    struct votes votes =
-        release_all(redlock, connections, handle, true, redlock_timeout_ms(redlock->servers));
-    redlock_give(redlock->servers, connections);
+    struct votes votes = release_all(redlock, connections, handle, true, redlock->timeout_ms);
+    redlock_give(redlock, connections);
     return verdict(redlock, &votes, SECLOCK_LOST);
 }
 
@@ -216,7 +180,7 @@ static void read_views(const struct redlock *redlock, struct redlock_connections
     char key[SCRIPT_KEY_MAX];
     lock_redis_key(redlock->prefix, name, "red", key);
     *answered_out = 0;
-    for (size_t i = 0; i < redlock_count(redlock->servers); i++) {
+    for (size_t i = 0; i < redlock->count; i++) {
         struct command commands[2] = {
             {.argc = 2, .argv = {"GET", key}},
             {.argc = 2, .argv = {"PTTL", key}},
@@ -238,7 +202,7 @@ static void read_views(const struct redlock *redlock, struct redlock_connections
 static void sum_up(const struct redlock *redlock, const struct view *views,
                    struct seclock_status *status_out)
 {
-    size_t count = redlock_count(redlock->servers), quorum = redlock_quorum(redlock->servers);
+    size_t count = redlock->count, quorum = redlock->quorum;
     for (size_t i = 0; i < count; i++) {
         size_t same = 0, longer = 0;
         for (size_t j = 0; j < count; j++) {
@@ -259,7 +223,7 @@ static void sum_up(const struct redlock *redlock, const struct view *views,
 
 static enum seclock_result too_few(const struct redlock *redlock, size_t answered)
 {
-    lock_set_error("%zu of %zu servers answered", answered, redlock_count(redlock->servers));
+    lock_set_error("%zu of %zu servers answered", answered, redlock->count);
     return SECLOCK_FAILED;
 }
 
@@ -272,13 +236,13 @@ static enum seclock_result redlock_status(const struct lock_driver *driver, void
     (void)driver;
     status_out->remaining_ms = 0;
     /* New connections: plain commands must not meet replies that are owed on the others. */
-    struct redlock_connections *connections = redlock_connections_new(redlock->servers);
+    struct redlock_connections *connections = redlock_connections_new(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     read_views(redlock, connections, name, views, &answered);
     sum_up(redlock, views, status_out);
-    redlock_connections_free(redlock->servers, connections);
-    return answered >= redlock_quorum(redlock->servers) ? SECLOCK_OK : too_few(redlock, answered);
+    redlock_connections_free(redlock, connections);
+    return answered >= redlock->quorum ? SECLOCK_OK : too_few(redlock, answered);
 }
 
 static enum seclock_result redlock_break(const struct lock_driver *driver, void *self,
@@ -288,19 +252,19 @@ static enum seclock_result redlock_break(const struct lock_driver *driver, void 
     char key[SCRIPT_KEY_MAX];
     size_t answered = 0, deleted = 0;
     (void)driver;
-    struct redlock_connections *connections = redlock_connections_new(redlock->servers);
+    struct redlock_connections *connections = redlock_connections_new(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     lock_redis_key(redlock->prefix, name, "red", key);
-    for (size_t i = 0; i < redlock_count(redlock->servers); i++) {
+    for (size_t i = 0; i < redlock->count; i++) {
         struct command command = {.argc = 2, .argv = {"DEL", key}};
         command_run(connections->each[i].redis, &command, 1);
         answered += command.result == REDIS_ANSWERED;
         deleted += command.result == REDIS_ANSWERED && command_int(&command, -1) > 0;
         command_clear(&command, 1);
     }
-    redlock_connections_free(redlock->servers, connections);
-    if (answered < redlock_quorum(redlock->servers))
+    redlock_connections_free(redlock, connections);
+    if (answered < redlock->quorum)
         return too_few(redlock, answered);
     return deleted > 0 ? SECLOCK_OK : SECLOCK_NOT_OWNER;
 }
@@ -308,7 +272,7 @@ static enum seclock_result redlock_break(const struct lock_driver *driver, void 
 static enum seclock_result redlock_check(void *self, char *warning_out, size_t size)
 {
     const struct redlock *redlock = self;
-    bool even = redlock_count(redlock->servers) % 2 == 0;
+    bool even = redlock->count % 2 == 0;
     snprintf(warning_out, size,
              "%sthe red lock has no fence: nothing stops a holder that sleeps past its lease, nor "
              "two holders after a server lost its data",
