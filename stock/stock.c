@@ -22,10 +22,7 @@
 
 #include "base/clock.h"
 #include "lua/cluster/cluster.h"
-#include "stock/orders/batch.h"
-#include "stock/orders/checks.h"
-#include "stock/orders/guard_lock.h"
-#include "stock/orders/strategy.h"
+#include "stock/orders/orders.h"
 
 /* How long a batch waits for a slot of a cluster that is being moved. Short, because other segments
  * are there to sell from. */

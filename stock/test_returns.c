@@ -3,8 +3,6 @@
 #include "sql/orders/ledger_due.h"
 #include "sql/orders/ledger_lookup.h"
 #include "sql/sales/ledger_sale.h"
-#include "stock/returns/expired.h"
-#include "stock/returns/status.h"
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 #include "stock/stock_core.h"

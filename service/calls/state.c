@@ -12,7 +12,7 @@
 #include "service/metrics.h"
 #include "service/order_id.h"
 #include "sql/orders/ledger_status.h"
-#include "stock/returns/status.h"
+#include "stock/returns/returns.h"
 
 enum { TURN_MS = 5 }; /* how long one try waits for locked orders, see work_state */
 

@@ -23,7 +23,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/workers/retention.h"
-#include "stock/returns/expired.h"
+#include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both

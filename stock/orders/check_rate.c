@@ -5,7 +5,7 @@
  * own, and a batch asks one question for each bucket that occurs in it. An order whose user and
  * address are in different buckets is asked for twice; when one of the two answers refuses it, the
  * other has counted it all the same, which lets less through and never more. */
-#include "stock/orders/checks.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdatomic.h>

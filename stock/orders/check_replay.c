@@ -4,7 +4,7 @@
  * nearly every key is new. So orders are tried first; the ledger's unique key refuses a repeat with
  * its whole batch, and only then the keys are looked up. Where one repeat came more follow, each of
  * which would send a batch back; for a while all keys are looked up before. */
-#include "stock/orders/checks.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>

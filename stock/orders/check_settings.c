@@ -1,6 +1,6 @@
 /* The checks of an order against its sale: is the sale open, by which of its snapshots is the order
  * decided, and may the user have more? */
-#include "stock/orders/checks.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "sql/orders/ledger_confirm.h"
 #include "sql/orders/ledger_quota.h"
 #include "sql/sales/ledger_settings.h"
-#include "stock/orders/held_rows.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };

@@ -5,7 +5,7 @@
  * taken as always, by the same call as the units, and the guard lock decides before that who
  * may try. The ledger refuses a holder that outlives either lock. Resets and recoveries need the
  * segment's lock alone: nobody sells without it. */
-#include "stock/orders/guard_lock.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdio.h>

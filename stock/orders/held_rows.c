@@ -1,5 +1,5 @@
 /* Rows of the ledger that another transaction holds: looked for before they are waited for. */
-#include "stock/orders/held_rows.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdio.h>

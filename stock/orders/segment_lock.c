@@ -19,12 +19,9 @@
  * of the other nodes. A slot that is being moved refuses calls, which have then certainly not run:
  * a lock that was refused is a busy segment, a take that was refused leaves it to the recovery, and
  * a settle or a release that was refused leaves it locked until its lease ends, and then open. */
-#include "stock/orders/strategy.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
-
-#include "stock/orders/checks.h"
-#include "stock/orders/guard_lock.h"
 
 /* Passes that met busy segments before the ledger is asked all the same. */
 enum { BUSY_PASSES = 8 };

@@ -1,13 +1,11 @@
 /* The steps that strategies have in common: planning, recovering, committing, concluding. */
-#include "stock/orders/strategy.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "sql/orders/ledger_recovery.h"
-#include "stock/orders/checks.h"
-#include "stock/orders/held_rows.h"
 
 enum {
     COMMIT_TRIES_MAX = 3, /* with orders that keep the others from being committed */

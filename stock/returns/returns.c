@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stock/orders/held_rows.h"
+#include "stock/orders/orders.h"
 #include "stock/order.h"
 #include "stock/segment.h"
 

@@ -14,7 +14,7 @@
  *
  * What a process had taken when it died is missing from the counter until a recovery; nothing marks
  * the segment (see README.md). */
-#include "stock/orders/strategy.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -22,7 +22,6 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
-#include "stock/orders/checks.h"
 
 /* Passes in which units that only the ledger has may yet come back. */
 enum { IN_FLIGHT_PASSES = 16 };

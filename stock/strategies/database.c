@@ -6,9 +6,7 @@
  *
  * Each change leaves the segment's fence one greater than it was, so that a strategy which sells by
  * the counters in Redis afterwards finds them out of date and recovers them. */
-#include "stock/orders/strategy.h"
-
-#include "stock/orders/checks.h"
+#include "stock/orders/orders.h"
 
 /* Reads the group's segments: what they have left decides its open orders, and is the next hint. */
 static void fetch(struct stock *stock, struct group *group)

@@ -3,13 +3,11 @@
  * The obviously right one, which the others are compared with. It checks and writes the ledger, and
  * asks Redis for nothing but the lock. The ledger refuses a holder that outlives its lease, by its
  * fence. */
-#include "stock/orders/strategy.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "stock/orders/checks.h"
 
 /* No segment has this name: theirs end in a number. */
 static void lock_name_of(const char *sku, char name_out[SECLOCK_NAME_MAX])

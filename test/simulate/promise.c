@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stock/returns/status_change.h"
+#include "stock/returns/returns.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_table.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stock/returns/status.h"
+#include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"

@@ -1,0 +1,221 @@
+/* The parts that decide a batch of orders, for stock/ alone: the checks that may refuse an order, the
+ * strategies and the steps that they have in common, and what keeps rows and locks of others from
+ * holding up a batch. */
+#ifndef STOCK_ORDERS_ORDERS_H
+#define STOCK_ORDERS_ORDERS_H
+
+#include "sql/orders/ledger_commit.h"
+#include "sql/ledger_segment.h"
+#include "stock/orders/batch.h"
+
+/* ---- check_settings.c: is the sale open, and by which of its snapshots is the order decided? ----
+ *
+ * An order may be let in by whatever snapshot this process has: its stock update names the version
+ * of the settings, and the ledger refuses the update when they have changed. A refusal meets no
+ * such guard, so orders are refused only by settings that the ledger confirmed lately, and that no
+ * message has invalidated since. */
+
+/* The snapshots of the sales in a batch: one per sale, for all of its orders. */
+struct settings_book;
+
+struct settings_book *settings_book_open(void);
+void settings_book_close(struct settings_book **book);
+
+/* Begins a batch: sets each order's `sale` and `snapshot`, and decides an order that has no sale,
+ * or that comes (created_ms) when its sale is not open. Asks the ledger only for sales that the
+ * cache does not have, all at once, or to confirm settings before they refuse an order. */
+void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* Decides an order: with `outcome`, a refusal, if the ledger confirms the settings it is refused
+ * by; STOCK_AGAIN if they are others by now, STOCK_UNAVAILABLE if the ledger cannot be asked. */
+void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
+
+/* Comes before keyed orders are refused because their sale has ended, and before their keys are
+ * looked up for the last time: an order that was let in before the end, perhaps the first try of
+ * one of them, is in the ledger by then or never will be. Costs a change of the settings' version
+ * once per sale's end and process. Orders whose sale changed meanwhile are to be tried again
+ * (STOCK_AGAIN); where the ledger cannot be asked they are STOCK_UNAVAILABLE. */
+void settings_fence_ended(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* ---- check_settings.c: may the user have more? ----
+ *
+ * The ledger enforces the limit per user, in the transaction of the orders, so this check is for
+ * speed only: one refused order sends its whole batch back. While no order is refused no user is
+ * looked up. */
+
+/* Decides open orders of sales with a limit: STOCK_LIMIT where the ledger says that the user would
+ * have too much, STOCK_AGAIN where that is so only together with earlier ones among `orders`.
+ * `late`: the ledger has just refused one of them, so it must be asked. At most one query. False
+ * when the ledger cannot be asked. */
+bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t count, bool late);
+
+/* ---- check_replay.c: was the key accepted before? ----
+ *
+ * The ledger enforces that a key is used once, by refusing the second order; this finds the first
+ * order instead. */
+
+/* Of the orders with one key only the first goes on with this batch. The others are `deferred` and
+ * come again (STOCK_AGAIN), when their key tells what became of the first. Orders that are refused
+ * already, as the first is, stay: they need nothing of each other. */
+void replay_defer(struct stock_order *const *orders, size_t count);
+
+/* Decides every order, open, refused or deferred, whose key the ledger knows (STOCK_REPLAYED,
+ * STOCK_KEY_REUSED). A key that another transaction has written and not committed is seen as well;
+ * its order comes again (STOCK_AGAIN). So no order is refused after it whose first try has written
+ * its key; and a first try that writes it later is not accepted, if its time was over before
+ * (why_last in sql/orders/ledger_commit.h). Costs nothing without keys, and with them one query and one or
+ * two more where keys are found. False when the ledger cannot be asked. */
+bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* The same before the open orders are tried, but only while repeats are to be expected: in the next
+ * batches after one. Else it does nothing. */
+bool replay_find_expected(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* The same for the orders of a commit that the ledger refused for one of their keys: from now on
+ * repeats are to be expected. */
+bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* After a commit of the batch: it has confirmed what was found before it, unless that was on an
+ * earlier connection (see ledger_confirm). */
+void replay_committed(struct stock *stock);
+
+/* Comes before repeats are answered: what they were answered from is on the disk after it, or they
+ * are STOCK_UNAVAILABLE. Costs a commit, unless the batch has committed since its keys were looked
+ * up. */
+void replay_confirm(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* ---- check_rate.c: how often do the user and the client address order? ---- */
+
+/* Opens the limits of one thread, which follow `rates` for as long as it is open; NULL for NULL.
+ * `cluster`: they are kept in a cluster, in several slots. */
+struct rate *rate_open(const struct stock_rates *rates, bool cluster);
+void rate_close(struct rate **rate);
+
+/* Posts the question for all open orders that were not let through before, if there are any: it
+ * travels with what a strategy asks Redis first. The strategy must send it by rate_run, and accept
+ * none of the orders before that. */
+void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* As stock_run_calls; if the question was in the pipeline its answer is read: orders over a limit
+ * are decided, the others are noted as let through. If Redis is lost nothing is decided; the caller
+ * sees that. If Redis refused the question, or the node of a cluster that has it is lost, all its
+ * orders fail. */
+bool rate_run(struct stock *stock);
+
+/* Sends the question by itself if it still waits in the pipeline: the orders were decided without
+ * Redis, and are counted all the same. */
+void rate_finish(struct stock *stock);
+
+/* Posts the question and sends it at once, for strategies that do not begin with Redis. If Redis is
+ * lost the open orders are unavailable. */
+void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* ---- strategy.c: what a strategy is, and the steps that strategies have in common ----
+ *
+ * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and a
+ * line in stock.c. The shortest one to read first is strategies/database.c. */
+
+/* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
+ * the `count` given, and asks for the rate limits on the way (rate_post): before it accepts any,
+ * with its first calls of Redis or, if it does not begin with Redis, before them. */
+struct stock_strategy {
+    const char *name;
+    enum ledger_guard guard; /* of its updates in the ledger */
+    size_t batch_max;        /* orders that one call should carry */
+    void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
+};
+
+extern const struct stock_strategy strategy_segment_lock;
+extern const struct stock_strategy strategy_single_lock, strategy_atomic, strategy_optimistic,
+    strategy_database; /* for comparison */
+
+/* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
+typedef void strategy_post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
+
+/* Begins holds of enough further segments for the group's open orders, judging by the hints. */
+void strategy_plan(struct stock *stock, struct group *group, strategy_post *post);
+
+/* Plans without reserving anything and fills the orders: the ledger's guards will say whether the
+ * units are there. */
+void strategy_fill(struct stock *stock, struct batch *batch);
+
+/* Sets the group's dirty holds from `first_hold` on again from the ledger, and lets their segments
+ * be tried once more. */
+void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
+
+/* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
+ * transaction. It drops orders whose time is over, whose keys others have written meanwhile, whose
+ * users have enough by now, or whose rows are held, and asks for up to resolve_ms what became of a
+ * commit that was not answered. As ledger_commit; LEDGER_NO also when no order is left,
+ * LEDGER_UNKNOWN: it could not be found out. */
+enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
+
+/* Decides the filled orders by what became of their commit. */
+void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result);
+
+/* Reads the group's segments from the ledger; room for LEDGER_SEGMENTS_MAX. False, and its open
+ * orders are decided, when it cannot be asked or is in another round. */
+bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
+                    size_t *count_out);
+
+/* Sets the sale's hints to what its rows have left. Returns the sum. */
+uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count);
+
+/* Remembers that the ledger has `left` units, and decides the group's open orders by that: sold out
+ * or to be tried again. */
+void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left);
+
+/* Asks the ledger what is left, and decides the group's open orders by that: sold out, or to be
+ * tried again in segments where this process saw nothing. */
+void strategy_conclude(struct stock *stock, struct group *group);
+
+/* ---- guard_lock.c: a lock of another kind (RedLock, MySQL, ZooKeeper) around the segment's own lock
+ * in Redis ---- */
+
+/* Opens the client of the lock that the options name; does nothing for "redis". False with the
+ * reason in `error_out`. */
+bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size);
+void guard_lock_close(struct stock *stock);
+
+/* Takes the guard lock, and then does as segment_post_take. A segment whose guard lock somebody
+ * else holds is busy at once. Once a guard lock could not be asked for, the batch asks for no
+ * more. */
+void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
+
+/* True when a guard lock of the present batch could not be asked for. */
+bool guard_lock_failed(const struct stock *stock);
+
+/* Ends the batch: sends what is posted, which settles and releases the segments, and then releases
+ * their guard locks. */
+void guard_lock_end(struct stock *stock);
+
+/* ---- held_rows.c: rows of the ledger that another transaction holds ----
+ *
+ * Such a transaction may be an operator's, or that of a program that stands still. Its rows are
+ * waited for once, and for a short time, and then looked for before.
+ *
+ * why_look: a worker that waits for one sale's row keeps the orders of all sales waiting. So a row
+ * is waited for LEDGER_ROW_WAIT_S at most, and not again: for some seconds after it all threads of
+ * the process look which rows are held before they change any, and leave those orders out. */
+
+/* True while rows may be held. Costs nothing else. */
+bool held_rows_expected(const struct stock *stock);
+
+/* To be called after each call of the ledger that may wait for rows of a sale (NULL: of which is
+ * not known). True when it failed because it met a held row; from now on such rows are expected. */
+bool held_rows_met(struct stock *stock, const char *sku);
+
+/* Leaves the filled orders out of the batch that need rows which others hold: of their segments and
+ * of their users' quotas. batch_write has listed the segments. True when there were any. */
+bool held_rows_drop(struct stock *stock, struct batch *batch);
+
+/* True when others hold the sale's row, or those of its segments. */
+bool held_rows_of_sale(struct stock *stock, struct sale *sale);
+
+/* Sorts out the holds whose segments' rows are held: they come first in `holds`. Returns how many
+ * they are. */
+size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t count);
+
+#endif
