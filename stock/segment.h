@@ -31,7 +31,7 @@ struct segment_hold {
     int64_t sent_ns;
     uint32_t wanted;  /* units asked for */
     uint32_t taken;   /* units taken from Redis */
-    uint32_t used;    /* of these, units given to orders; set by batch_write */
+    uint32_t used;    /* of these, units given to orders; set by strategy_commit */
     bool withheld;    /* none of its units can be sold now: another transaction holds its row */
     uint32_t left;    /* units still in Redis */
     uint64_t settled; /* the fence at which the segment was settled when they were taken */

@@ -11,7 +11,7 @@ struct batch_order {
     struct stock_order *order;
     struct batch_order *next;  /* of the same group */
     bool filled;               /* units that were taken are meant for it */
-    struct segment_hold *hold; /* set by batch_write: the first of which it has units */
+    struct segment_hold *hold; /* set by strategy_commit: the first of which it has units */
 };
 
 /* The open orders of one sale. Segments are tried in turn from a random one on; recovered segments
@@ -46,7 +46,7 @@ struct batch {
     size_t group_count;
     uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1, 0: none */
 
-    /* What batch_write makes of it for the ledger. */
+    /* What strategy_commit makes of it for the ledger. */
     struct ledger_stock_update updates[STOCK_HOLDS_MAX];
     struct segment_hold *updated[STOCK_HOLDS_MAX]; /* the hold behind each update */
     size_t update_count;
@@ -58,14 +58,12 @@ struct batch {
 void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
                  size_t count);
 
-/* Adds a hold, which has been begun, to the group. */
-void group_add_hold(struct group *group, struct segment_hold *hold);
+/* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
+typedef void begin_hold(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
-/* Units that the group's open orders want beyond what is taken for them already. */
-uint32_t group_unmet(const struct group *group);
-
-/* The next segment to try; false when all have been. */
-bool group_next(struct group *group, uint32_t *segment_out);
+/* Begins holds of enough further segments for the group's open orders, judging by the hints. */
+void group_plan(struct stock *stock, struct group *group, begin_hold *begin);
 
 /* Lets a segment be tried once more, a bounded number of times. */
 void group_retry(struct group *group, uint32_t segment);
@@ -73,16 +71,13 @@ void group_retry(struct group *group, uint32_t segment);
 /* Gives taken units to open orders, all or nothing. */
 void group_fill(struct group *group);
 
-/* Takes its units away from an order that cannot be committed now: it is tried again a bounded
- * number of times, then it is unavailable. */
-void batch_order_fail(struct batch_order *entry);
+/* Takes its units, if it has any, away from an order that cannot be committed now: it is tried again
+ * if the server that failed is `reachable` by now, a bounded number of times; else it is
+ * unavailable. */
+void batch_order_fail(struct batch_order *entry, bool reachable);
 
-/* The same for filled orders for which the holds that are not withheld have too few units. */
+/* Fails the filled orders for which the holds that are not withheld have too few units. */
 void batch_fit(struct batch *batch);
-
-/* Takes their units away from filled orders whose time is over, which are not tried any more
- * (STOCK_AGAIN: the caller knows their time). */
-void batch_drop_late(struct batch *batch, int64_t now_ns);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);
@@ -94,30 +89,13 @@ int group_passes(const struct group *group);
  * `outcome`. */
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
 
-/* Decides the group's open orders after a failure of Redis or the ledger: to be tried again if the
- * server is `reachable` by now, a bounded number of times, else unavailable. */
+/* Fails the group's open orders. */
 void group_fail(struct group *group, bool reachable);
 
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Shares the filled orders' units out among the holds, and writes the orders and the updates of the
- * segments, under that guard, as the ledger wants them. */
-void batch_write(struct stock *stock, struct batch *batch, enum ledger_guard guard);
-
-/* True when the ledger refused this hold's update. */
-bool batch_refused(const struct batch *batch, const struct segment_hold *hold);
-
-/* Decides the filled orders: accepted. */
-void batch_accept(struct batch *batch);
-
-/* Decides the filled orders: `outcome`. */
-void batch_decide(struct batch *batch, enum stock_outcome outcome);
-
-/* The same as group_fail for the filled orders. */
-void batch_fail(struct batch *batch, bool reachable);
-
-/* The same as group_fail for all open orders, filled or not. */
+/* Fails all orders that are not decided, filled or not. */
 void batch_lost(struct batch *batch, bool reachable);
 
 #endif

@@ -108,7 +108,7 @@ static bool drop_by_user(struct stock *stock, struct batch *batch)
     bool any = look(stock, LEDGER_ROW_QUOTA, rows, count);
     for (size_t i = 0; i < count; i++)
         if (rows[i].held)
-            batch_order_fail(limited[i]);
+            batch_order_fail(limited[i], true);
     free(rows);
     return any;
 }

@@ -129,13 +129,6 @@ extern const struct stock_strategy strategy_segment_lock;
 extern const struct stock_strategy strategy_single_lock, strategy_atomic, strategy_optimistic,
     strategy_database; /* for comparison */
 
-/* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
-typedef void strategy_post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
-
-/* Begins holds of enough further segments for the group's open orders, judging by the hints. */
-void strategy_plan(struct stock *stock, struct group *group, strategy_post *post);
-
 /* Plans without reserving anything and fills the orders: the ledger's guards will say whether the
  * units are there. */
 void strategy_fill(struct stock *stock, struct batch *batch);
@@ -145,14 +138,14 @@ void strategy_fill(struct stock *stock, struct batch *batch);
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
 
 /* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
- * transaction. It drops orders whose time is over, whose keys others have written meanwhile, whose
- * users have enough by now, or whose rows are held, and asks for up to resolve_ms what became of a
- * commit that was not answered. As ledger_commit; LEDGER_NO also when no order is left,
- * LEDGER_UNKNOWN: it could not be found out. */
+ * transaction, and decides the orders by what became of it. It drops orders whose time is over,
+ * whose keys others have written meanwhile, whose users have enough by now, or whose rows are held,
+ * and asks for up to resolve_ms what became of a commit that was not answered. As ledger_commit;
+ * LEDGER_NO also when no order is left, LEDGER_UNKNOWN: it could not be found out. */
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
 
-/* Decides the filled orders by what became of their commit. */
-void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result);
+/* True when the ledger refused this hold's update. */
+bool strategy_refused(const struct batch *batch, const struct segment_hold *hold);
 
 /* Reads the group's segments from the ledger; room for LEDGER_SEGMENTS_MAX. False, and its open
  * orders are decided, when it cannot be asked or is in another round. */
@@ -208,7 +201,7 @@ bool held_rows_expected(const struct stock *stock);
 bool held_rows_met(struct stock *stock, const char *sku);
 
 /* Leaves the filled orders out of the batch that need rows which others hold: of their segments and
- * of their users' quotas. batch_write has listed the segments. True when there were any. */
+ * of their users' quotas. The segments of the updates are listed. True when there were any. */
 bool held_rows_drop(struct stock *stock, struct batch *batch);
 
 /* True when others hold the sale's row, or those of its segments. */

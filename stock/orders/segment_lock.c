@@ -49,12 +49,12 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
  * is lost: what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
-    strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
+    begin_hold *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
     for (;;) {
         size_t first_hold = stock->hold_count;
         for (size_t i = 0; i < batch->group_count; i++)
             if (!batch->groups[i].stale)
-                strategy_plan(stock, &batch->groups[i], post);
+                group_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold)
             return true;
         bool alive = rate_run(stock);
@@ -93,7 +93,7 @@ static void recover_refused(struct stock *stock, struct batch *batch)
     for (size_t i = 0; i < batch->group_count; i++) {
         struct segment_hold *hold = batch->groups[i].first_hold;
         for (; hold; hold = hold->group_next) {
-            if (hold->state != SEGMENT_TAKEN || !batch_refused(batch, hold))
+            if (hold->state != SEGMENT_TAKEN || !strategy_refused(batch, hold))
                 continue;
             sale_hint_set(hold->sale, hold->segment, 1);
             hold->state = SEGMENT_DIRTY;
@@ -115,23 +115,12 @@ static void settle_all(struct stock *stock, struct batch *batch, bool committed)
             segment_post_release(stock, hold);
         if (hold->state != SEGMENT_TAKEN)
             continue;
-        assert(!batch_refused(batch, hold));
+        assert(!strategy_refused(batch, hold));
         if (committed && hold->used > 0)
             segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
         else
             segment_give_back(stock, hold);
     }
-}
-
-/* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. After an
- * unknown commit no hold may be settled, not even at its old fence: the units may be sold. */
-static void finish(struct stock *stock, struct batch *batch, enum ledger_result result)
-{
-    strategy_decide(stock, batch, result);
-    if (result == LEDGER_UNKNOWN)
-        abandon(stock);
-    else
-        settle_all(stock, batch, result == LEDGER_OK);
 }
 
 /* ---- conclude ---- */
@@ -159,6 +148,7 @@ static void conclude(struct stock *stock, struct batch *batch)
 static void sell_batch(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct batch *batch = stock->batch;
+    enum ledger_result result = LEDGER_NO;
     stock->hold_count = 0;
     batch_begin(stock, batch, orders, count);
     if (!gather(stock, batch)) {
@@ -167,9 +157,13 @@ static void sell_batch(struct stock *stock, struct stock_order *const *orders, s
         return;
     }
     if (batch_filled(batch, NULL) > 0)
-        finish(stock, batch, strategy_commit(stock, batch));
+        result = strategy_commit(stock, batch);
+    /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
+     * sold. */
+    if (result == LEDGER_UNKNOWN)
+        abandon(stock);
     else
-        settle_all(stock, batch, false);
+        settle_all(stock, batch, result == LEDGER_OK);
     conclude(stock, batch);
 }
 

@@ -1,10 +1,11 @@
-/* The steps that strategies have in common: planning, recovering, committing, concluding. */
+/* The steps that strategies have in common: recovering, committing, concluding. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
+#include "sql/ledger_time.h"
 #include "sql/orders/ledger_recovery.h"
 
 enum {
@@ -12,27 +13,9 @@ enum {
     RESOLVE_PAUSE_MS = 20,
 };
 
-void strategy_plan(struct stock *stock, struct group *group, strategy_post *post)
-{
-    uint32_t unmet = group_unmet(group);
-    uint32_t segment = 0;
-    assert(stock->hold_count <= STOCK_HOLDS_MAX);
-    while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
-        uint32_t hint = sale_hint(group->sale, segment);
-        if (hint ==
-            0) /* skipped without asking; strategy_conclude asks the ledger before "sold out" */
-            continue;
-        uint32_t wanted = hint < unmet ? hint : unmet;
-        struct segment_hold *hold = &stock->holds[stock->hold_count++];
-        post(stock, hold, group->sale, &group->snapshot, segment, wanted);
-        group_add_hold(group, hold);
-        unmet -= wanted;
-    }
-}
-
 /* A hold that nothing stands behind: the update's condition tells whether the units are there. */
-static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                         const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+static void begin_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     (void)stock;
     segment_begin(hold, sale, snapshot, segment);
@@ -45,7 +28,7 @@ void strategy_fill(struct stock *stock, struct batch *batch)
     for (size_t i = 0; i < batch->group_count; i++) {
         size_t first_hold = stock->hold_count;
         assert(batch->groups[i].leftover == 0);
-        strategy_plan(stock, &batch->groups[i], post_planned);
+        group_plan(stock, &batch->groups[i], begin_planned);
         for (size_t j = first_hold; j < stock->hold_count; j++)
             batch->groups[i].leftover += stock->holds[j].taken;
         group_fill(&batch->groups[i]);
@@ -82,6 +65,102 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
 }
 
 /* ---- commit ---- */
+
+/* When an order expires unless it is paid; 0: never. */
+static int64_t expires_ms(const struct stock_order *order)
+{
+    int64_t pay_within_s = order->snapshot->settings.pay_within_s;
+    return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
+}
+
+/* The next hold that has units which no order has. */
+static struct segment_hold *next_spare(struct segment_hold *hold)
+{
+    while (hold && (hold->state != SEGMENT_TAKEN || hold->withheld || hold->used == hold->taken))
+        hold = hold->group_next;
+    return hold;
+}
+
+/* Uses up one hold after the other, so that as few segments as possible are to be updated. */
+static void share_out(struct group *group)
+{
+    struct segment_hold *hold = group->first_hold;
+    for (; hold; hold = hold->group_next)
+        hold->used = 0;
+    hold = group->first_hold;
+    for (struct batch_order *entry = group->first; entry; entry = entry->next) {
+        uint32_t units = entry->filled ? entry->order->qty : 0;
+        if (units > 0)
+            entry->hold = hold = next_spare(hold);
+        while (units > 0) {
+            hold = next_spare(hold);
+            assert(hold); /* no more orders were filled than units taken */
+            uint32_t part = hold->taken - hold->used;
+            part = part < units ? part : units;
+            hold->used += part;
+            units -= part;
+        }
+    }
+}
+
+/* Lists the updates of the holds that have sold units, in the order in which all transactions take
+ * the segments' rows. */
+static void write_updates(struct stock *stock, struct batch *batch)
+{
+    batch->update_count = 0;
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        stock->holds[i].update = 0;
+        if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
+            batch->updated[batch->update_count++] = &stock->holds[i];
+    }
+    if (batch->update_count > 1)
+        qsort(batch->updated, batch->update_count, sizeof batch->updated[0], segment_compare);
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct segment_hold *hold = batch->updated[i];
+        assert(hold->used <= hold->taken);
+        hold->update = i + 1;
+        batch->updates[i] = (struct ledger_stock_update){
+            .sku = sale_sku(hold->sale),
+            .segment = hold->segment,
+            .round = hold->round,
+            .units = hold->used,
+            .fence = hold->lock.fence,
+            .settled = hold->settled,
+            .settings_version = hold->settings_version,
+            .guard = stock->strategy->guard,
+        };
+    }
+}
+
+/* Shares the filled orders' units out among the holds, and writes the orders and the updates of the
+ * segments as the ledger wants them. */
+static void write_batch(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++)
+        share_out(&batch->groups[i]);
+    write_updates(stock, batch);
+    batch->row_count = 0;
+    for (size_t i = 0; i < batch->order_count; i++) {
+        const struct batch_order *entry = &batch->orders[i];
+        const struct stock_order *order = entry->order;
+        if (!entry->filled)
+            continue;
+        assert(entry->hold->sale == order->sale);
+        batch->rows[batch->row_count++] = (struct ledger_order){
+            .order_id = order->order_id,
+            .sku = order->sku,
+            .user_id = order->user_id,
+            .key = order->key,
+            .round = entry->hold->round,
+            .qty = order->qty,
+            .segment = entry->hold->segment,
+            .created_ms = order->created_ms,
+            .limit = order->snapshot->settings.per_user_limit,
+            .expires_ms = expires_ms(order),
+            .until_ns = order->until_ns,
+        };
+    }
+}
 
 /* Asks the ledger what became of a commit whose answer was lost. One update and one order tell for
  * all of them: the transaction is atomic. */
@@ -125,11 +204,18 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
 
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
-    batch_drop_late(batch, clock_now_ns());
-    batch_write(stock, batch, stock->strategy->guard);
+    int64_t start_ns = clock_now_ns();
+    for (size_t i = 0; i < batch->order_count; i++) {
+        struct batch_order *entry = &batch->orders[i];
+        if (!entry->filled || !stock_order_late(entry->order, start_ns))
+            continue;
+        entry->filled = false;
+        entry->order->outcome = STOCK_AGAIN; /* its caller knows that its time is over */
+    }
+    write_batch(stock, batch);
     if (batch->row_count == 0)
         return LEDGER_NO;
-    int64_t start_ns = clock_now_ns();
+    start_ns = clock_now_ns();
     enum ledger_result result = ledger_commit(stock->ledger, batch->updates, batch->update_count,
                                               batch->rows, batch->row_count);
     stock->stats.ledger_calls++;
@@ -141,7 +227,7 @@ static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 
 static bool drop_held(struct stock *stock, struct batch *batch)
 {
-    batch_write(stock, batch, stock->strategy->guard);
+    write_batch(stock, batch);
     return held_rows_drop(stock, batch);
 }
 
@@ -165,6 +251,58 @@ static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_resu
     }
 }
 
+/* The ledger refused an update: perhaps for settings or a round that this process does not know
+ * yet. */
+static void reload_refused(struct stock *stock, const struct batch *batch)
+{
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct sale *sale = batch->updated[i]->sale;
+        bool seen = !batch->updates[i].refused;
+        for (size_t j = 0; j < i && !seen; j++)
+            seen = batch->updates[j].refused && batch->updated[j]->sale == sale;
+        if (!seen)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+    }
+}
+
+static void accept_order(const struct batch_order *entry)
+{
+    struct stock_order *order = entry->order;
+    order->outcome = STOCK_ACCEPTED;
+    order->round = entry->hold->round;
+    order->segment = entry->hold->segment;
+    ledger_time_format(order->created_ms, order->created_at);
+    order->expires_at[0] = '\0';
+    if (expires_ms(order) != 0)
+        ledger_time_format(expires_ms(order), order->expires_at);
+}
+
+/* Decides the filled orders by what became of their commit. */
+static void decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    bool reachable = result != LEDGER_FAILED || ledger_ping(stock->ledger) == LEDGER_OK;
+    for (size_t i = 0; i < batch->order_count; i++) {
+        struct batch_order *entry = &batch->orders[i];
+        if (!entry->filled)
+            continue;
+        assert(entry->order->outcome == STOCK_OPEN); /* decided once */
+        switch (result) {
+        case LEDGER_OK:
+            accept_order(entry);
+            break;
+        case LEDGER_UNKNOWN:
+            entry->order->outcome = STOCK_IN_DOUBT;
+            break;
+        case LEDGER_FAILED: /* certainly not committed */
+            batch_order_fail(entry, reachable);
+            break;
+        default: /* refused by a guard, for an id, key or limit, or as late: nothing was written */
+            entry->order->outcome = STOCK_AGAIN;
+            break;
+        }
+    }
+}
+
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 {
     enum ledger_result result = LEDGER_DUPLICATE;
@@ -183,40 +321,17 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
     }
     if (result == LEDGER_OK) /* and with it all that was read before */
         replay_committed(stock);
+    else if (result != LEDGER_UNKNOWN && result != LEDGER_FAILED)
+        reload_refused(stock, batch);
+    decide(stock, batch, result);
     return result;
 }
 
-/* The ledger refused an update: perhaps for settings or a round that this process does not know
- * yet. */
-static void reload_refused(struct stock *stock, const struct batch *batch)
+bool strategy_refused(const struct batch *batch, const struct segment_hold *hold)
 {
-    for (size_t i = 0; i < batch->update_count; i++) {
-        struct sale *sale = batch->updated[i]->sale;
-        bool seen = !batch->updates[i].refused;
-        for (size_t j = 0; j < i && !seen; j++)
-            seen = batch->updates[j].refused && batch->updated[j]->sale == sale;
-        if (!seen)
-            stock_sale_reload(stock, sale_sku(sale), &sale);
-    }
-}
-
-void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
-{
-    switch (result) {
-    case LEDGER_OK:
-        batch_accept(batch);
-        break;
-    case LEDGER_UNKNOWN:
-        batch_decide(batch, STOCK_IN_DOUBT);
-        break;
-    case LEDGER_FAILED: /* certainly not committed */
-        batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
-        break;
-    default: /* refused by a guard, for an id, key or limit, or as late: nothing was written */
-        batch_decide(batch, STOCK_AGAIN);
-        reload_refused(stock, batch);
-        break;
-    }
+    assert(hold->update <= batch->update_count);
+    assert(hold->update == 0 || batch->updated[hold->update - 1] == hold);
+    return hold->update > 0 && batch->updates[hold->update - 1].refused;
 }
 
 /* ---- conclude ---- */

@@ -173,14 +173,13 @@ static bool look_again(struct stock *stock, struct batch *batch, bool *again_out
     return alive;
 }
 
-static bool gather(struct stock *stock, struct batch *batch, strategy_post *post,
-                   counter_take *take)
+static bool gather(struct stock *stock, struct batch *batch, begin_hold *post, counter_take *take)
 {
     for (;;) {
         size_t first_hold = stock->hold_count;
         for (size_t i = 0; i < batch->group_count; i++)
             if (!batch->groups[i].stale)
-                strategy_plan(stock, &batch->groups[i], post);
+                group_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold) {
             bool again = false;
             if (!look_again(stock, batch, &again))
@@ -240,7 +239,7 @@ static void end_holds(struct stock *stock, struct batch *batch, enum ledger_resu
             continue;
         assert(hold->used <= hold->taken);
         uint32_t back = may_be_sold ? hold->taken - hold->used : hold->taken;
-        if (!may_be_sold && batch_refused(batch, hold)) {
+        if (!may_be_sold && strategy_refused(batch, hold)) {
             post_return(stock, hold, 0, "refused");
             hold->state = SEGMENT_DIRTY;
             refused = true;
@@ -271,7 +270,7 @@ static void conclude(struct stock *stock, struct group *group)
 
 /* Decides a batch. `post` begins a hold, `take` then carries out what was begun. */
 static void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                         strategy_post *post, counter_take *take)
+                         begin_hold *post, counter_take *take)
 {
     struct batch *batch = stock->batch;
     enum ledger_result result = LEDGER_FAILED;
@@ -282,10 +281,9 @@ static void counter_sell(struct stock *stock, struct stock_order *const *orders,
         batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
         return;
     }
-    if (batch_filled(batch, NULL) > 0) {
+    if (batch_filled(batch, NULL) > 0)
         result = strategy_commit(stock, batch);
-        strategy_decide(stock, batch, result);
-    }
+
     end_holds(stock, batch, result);
     for (size_t i = 0; i < batch->group_count; i++)
         if (group_open(&batch->groups[i]))

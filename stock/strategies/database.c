@@ -35,10 +35,9 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
     rate_ask(stock, orders, count);
     batch_begin(stock, batch, orders, count);
     strategy_fill(stock, batch);
-    if (batch_filled(batch, NULL) > 0) {
+    if (batch_filled(batch, NULL) > 0)
         result = strategy_commit(stock, batch);
-        strategy_decide(stock, batch, result);
-    }
+
     if (result == LEDGER_OK)
         lower_hints(stock);
     for (size_t i = 0; i < batch->group_count; i++)

@@ -52,7 +52,7 @@ static void sell_locked(struct stock *stock, struct batch *batch,
     for (size_t i = 0; i < stock->hold_count; i++)
         stock->holds[i].lock.fence = seclock_fence(handle);
     if (batch_filled(batch, NULL) > 0)
-        strategy_decide(stock, batch, strategy_commit(stock, batch));
+        strategy_commit(stock, batch);
     else
         strategy_remember_left(stock, group, left);
 }

@@ -221,7 +221,8 @@ MUTANTS = {
     "failed_answered_as_accepted": Mutant(
         "an order is accepted only when it is committed",
         (("stock/orders/strategy.c",
-          "batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);", "batch_accept(batch);"),),
+          "case LEDGER_FAILED: /* certainly not committed */\n            batch_order_fail(entry, reachable);",
+          "case LEDGER_FAILED:\n            (void)reachable, accept_order(entry);"),),
         "test_stock/test_unreachable_ledger_is_unavailable_and_gives_back",
         "faults/test_faults.py::test_ledger_unreachable_by_the_network"),
 
@@ -240,8 +241,8 @@ MUTANTS = {
     "ack_before_the_commit": Mutant(
         "an order in doubt is not accepted",
         (("stock/orders/strategy.c",
-          "case LEDGER_UNKNOWN:\n        batch_decide(batch, STOCK_IN_DOUBT);",
-          "case LEDGER_UNKNOWN:\n        batch_accept(batch);"),),
+          "case LEDGER_UNKNOWN:\n            entry->order->outcome = STOCK_IN_DOUBT;",
+          "case LEDGER_UNKNOWN:\n            accept_order(entry);"),),
         "test_stock/test_commit_that_cannot_be_asked_after_is_in_doubt"),
     "resolve_only_looks": Mutant(
         "a commit that is said to be lost does not come later",
@@ -318,7 +319,7 @@ MUTANTS = {
     # ---- limits, windows and other settings ----
     "limit_off_by_one": Mutant(
         "no user has more units than the limit",
-        (("stock/orders/batch.c", ".limit = order->snapshot->settings.per_user_limit,",
+        (("stock/orders/strategy.c", ".limit = order->snapshot->settings.per_user_limit,",
           ".limit = order->snapshot->settings.per_user_limit + 1,"),),
         "test_settings/test_race_through_two_processes_never_passes_the_limit",
         "orders/test_user_limit.py::test_10000_requests_of_100_users_make_100_orders"),
@@ -439,7 +440,7 @@ MUTANTS = {
         simulated=NO_PART),
     "order_without_its_units": Mutant(
         "the segments have sold what the orders hold",
-        (("stock/orders/batch.c", "uint32_t units = entry->filled ? entry->order->qty : 0;",
+        (("stock/orders/strategy.c", "uint32_t units = entry->filled ? entry->order->qty : 0;",
           "uint32_t units = entry->filled ? 1 : 0;"),),
         "test_stock/test_order_that_no_segment_can_fill_is_filled_from_several",
         "orders/test_sellout.py::test_qty_that_no_segment_can_fill_comes_from_several"),
