@@ -233,7 +233,6 @@ static void set_gauges(struct service *service, int64_t now_ns)
     metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
     metrics_gauge_set(GAUGE_LEDGER_UP, health_ledger(health, now_ns) == HEALTH_OK);
     metrics_gauge_set(GAUGE_EXPIRY_ELECTED, atomic_load(&service->elected));
-    metrics_gauge_set(GAUGE_INDEXED, atomic_load(&service->indexed_s));
     metrics_gauge_set(GAUGE_READY, health_ready(health, now_ns) &&
                                        atomic_load(&service->phase) == SERVICE_SERVES);
 }

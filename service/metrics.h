@@ -28,7 +28,6 @@
     X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
       "What retention_days has deleted of rounds that are over.")                                  \
     X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \
-    X(PURGED_ENTRIES, "seckill_purged_total", "what=\"index_entries\"", "")                        \
     X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
       "Calls refused with 401, by the class of their route.")                                      \
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
@@ -80,9 +79,7 @@
       "1 while Redis may drop keys, as its maxmemory-policy is not noeviction.")                   \
     X(REDIS_NODES_DOWN, "seckill_redis_nodes_down",                                                \
       "Masters of a Redis Cluster that took no write when last asked; 0 without a cluster.")       \
-    X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.") \
-    X(INDEXED, "seckill_orders_indexed_timestamp_seconds",                                         \
-      "Up to when all orders are indexed by user, as this daemon's indexer last saw it.")
+    X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.")
 
 /* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS: the
  * same with fewer bounds; unit ORDERS: a number of orders. Rows of one name stand together. */

@@ -41,9 +41,8 @@ struct service {
     struct node node; /* of the ids: the preparer's until `prepared`, then health's, then main's */
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    _Atomic int64_t sold_ns;   /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool elected;      /* this daemon's expiry worker is */
-    _Atomic int64_t indexed_s; /* UTC: up to when all orders are indexed; 0: not known */
+    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool elected;    /* this daemon's expiry worker is */
     char unfit[LEDGER_UNFIT_SIZE];  /* why the server is none for orders; the preparer's */
     _Atomic bool prepared;          /* the ledger's tables are there and the node is known */
     _Atomic unsigned other_daemons; /* that share the ledger, by the live thread's last count */

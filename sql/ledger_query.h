@@ -46,6 +46,10 @@ bool ledger_order_valid(char **row);
  * NULL: no row is left. */
 char **ledger_round_row(struct ledger *ledger, const char *table);
 
+/* The key by which order_key has an order `o` of a query, as SQL: its own, or '#' and its id, which
+ * no client can send. */
+#define LEDGER_KEY_OF_ORDER "COALESCE(o.idempotency_key,CONCAT('#',o.order_id))"
+
 enum { LEDGER_DAMAGED_MAX = 100 }; /* damaged rows that a search for one row looks past */
 
 /* Columns as values; SQL NULL is 0 or "". */

@@ -80,7 +80,6 @@ static inline void sql_server_empty(void)
 {
     sql_server_do("DELETE FROM sale;DELETE FROM stock_segment;DELETE FROM orders;"
                   "DELETE FROM order_key;"
-                  "DELETE FROM order_batch;DELETE FROM order_index;"
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
                   "DELETE FROM restock;DELETE FROM sale_round;DELETE FROM sale_reset;"
                   "DELETE FROM round_end");

@@ -36,8 +36,9 @@ SELECT 'miscounted', sku, COUNT(*) FROM (
 SELECT 'repeated', o.sku, COUNT(*) - COUNT(DISTINCT o.user_id, o.idempotency_key) FROM orders o
     WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL AND {kept} GROUP BY o.sku;
 SELECT 'unkeyed', o.sku, COUNT(*) FROM orders o
-    LEFT JOIN order_key k USING (user_id, idempotency_key)
-    WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL AND {kept}
+    LEFT JOIN order_key k ON k.user_id = o.user_id
+        AND k.idempotency_key = COALESCE(o.idempotency_key, CONCAT('#', o.order_id))
+    WHERE o.sku IN ({skus}) AND {kept}
     AND (k.order_id IS NULL OR k.order_id <> o.order_id) GROUP BY o.sku;
 SELECT 'unlisted', o.sku, COUNT(*) FROM orders o
     LEFT JOIN order_expiry e ON e.expires_at = o.expires_at
@@ -60,7 +61,7 @@ IDS_QUERY = "SELECT order_id, qty FROM orders;"  # a load of several skus has on
 FAULTS = {"above": "users who have more than their limit",
           "miscounted": "users whose counted units are not those of their orders",
           "repeated": "orders that repeat an idempotency key",
-          "unkeyed": "orders whose idempotency key does not lead to them",
+          "unkeyed": "orders that neither a key nor their user leads to",
           "unlisted": "reserved orders that would never expire",
           "pointless": "entries of the expiry index, of any sale, that cover no order"}
 

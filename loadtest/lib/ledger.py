@@ -37,10 +37,7 @@ def sale_seconds(stack, sku):
 
 
 def deferred(ledgers):
-    """Work that the service has put off: committed orders that are not indexed by user yet, and
-    reserved orders whose time to pay is over."""
-    waiting = [ledger.run("SELECT COALESCE(SUM(orders), 0) FROM order_batch")[0][0]
-               for ledger in ledgers]
+    """Work that the service has put off: reserved orders whose time to pay is over."""
     overdue = [ledger.run("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
                           " AND expires_at < UTC_TIMESTAMP(3)")[0][0] for ledger in ledgers]
-    return {"unindexed": sum(map(int, waiting)), "overdue": sum(map(int, overdue))}
+    return {"overdue": sum(map(int, overdue))}

@@ -44,14 +44,13 @@ def figures_of(run, interval):
     return (f"{run['per_s']:,.0f} | {ratio(run['of_bare'])} | {ends(interval)} | "
             f"{targets.bound_text(run, 'of_bare')} | {run['p50_ms']:.1f} | {run['p99_ms']:.1f} | "
             f"{targets.bound_text(run, 'p99_ms')} | {run['max_ms']:.0f} | {run['unexpected']:,} | "
-            f"{run['unanswered']:,} | {run['deferred'].get('unindexed', 0):,} | "
-            f"{processor_us(run)}")
+            f"{run['unanswered']:,} | {processor_us(run)}")
 
 
 def head(first):
     return (f"| {first} | per s | × bare | 99 % interval | aim | p50 ms | p99 ms | aim | max ms | "
-            "unexpected | unanswered | unindexed | µs: service + MariaDB + Redis |",
-            "|---" * 13 + "|")
+            "unexpected | unanswered | µs: service + MariaDB + Redis |",
+            "|---" * 12 + "|")
 
 
 def bare_line(results):
@@ -59,7 +58,7 @@ def bare_line(results):
             if run["settings"]["connections"] == CONNECTIONS]
     for _, per_s, p50, p99, _, most, _, _ in bare_rows(runs):
         yield (f"| a bare HTTP server | {per_s:,.0f} | 1 | | | {p50:.1f} | {p99:.1f} | | "
-               f"{most:.0f} | | | | |")
+               f"{most:.0f} | | | |")
 
 
 def short_lines(results):

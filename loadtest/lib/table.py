@@ -7,12 +7,11 @@ from lib import figures, targets
 COLUMNS = (  # of a row: head, width
     ("campaign, run", -46), ("per s", 8), ("× bare", 7), ("rounds", 12), ("aim", 7),
     ("p50 ms", 7), ("p99 ms", 7), ("aim", 6), ("p99.9", 7), ("max ms", 7), ("unexp.", 7),
-    ("unansw.", 7), ("unindexed", 9), ("service", 8), ("MariaDB", 8), ("Redis", 6))
+    ("unansw.", 7), ("service", 8), ("MariaDB", 8), ("Redis", 6))
 LEGEND = """\
 × bare: rate ÷ that of the bare server around each round; rounds: lowest to highest of them.
 unexp.: answers other than the run wants; unansw.: connections closed without an answer, and answers
-later than 2 s; unindexed: orders not yet indexed by user when the load ended; service, MariaDB,
-Redis: processor time of an answer in µs."""
+later than 2 s; service, MariaDB, Redis: processor time of an answer in µs."""
 
 
 def line(*cells):
@@ -38,7 +37,7 @@ def figure_cells(run):
     return (f"{run['per_s']:,.0f}", ratio(run["of_bare"]), f"{ratio(low)}–{ratio(high)}",
             targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
             targets.bound_text(run, "p99_ms"), ms(run["p999_ms"]), ms(run["max_ms"]),
-            run["unexpected"], run["unanswered"], run["deferred"].get("unindexed", ""),
+            run["unexpected"], run["unanswered"],
             f"{us['server']:.1f}", f"{us['mariadb']:.1f}", f"{us['redis']:.1f}")
 
 

@@ -18,7 +18,6 @@ static void account(const struct ledger_purged *purged)
 {
     metrics_add(METRIC_PURGED_KEYS, purged->keys);
     metrics_add(METRIC_PURGED_USERS, purged->users);
-    metrics_add(METRIC_PURGED_ENTRIES, purged->entries);
     if (purged->done)
         log_event(LOG_INFO, "round_purged", "sku=%s round=%u", purged->sku, purged->round);
 }

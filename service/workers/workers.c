@@ -1,4 +1,4 @@
-/* The workers: order workers, call workers, order indexer, expiry worker, preparer. */
+/* The workers: order workers, call workers, expiry worker, preparer. */
 #include "service/workers/workers.h"
 
 #include <assert.h>
@@ -27,9 +27,7 @@ static bool start_call_workers(struct workers *workers, struct service *service,
 static bool start_background(struct workers *workers, struct service *service, char *error_out,
                              size_t error_size)
 {
-    workers->order_indexer = order_indexer_start(service, error_out, error_size);
-    if (workers->order_indexer)
-        workers->expiry_worker = expiry_worker_start(service, error_out, error_size);
+    workers->expiry_worker = expiry_worker_start(service, error_out, error_size);
     if (workers->expiry_worker)
         workers->preparer = preparer_open(service, error_out, error_size);
     return workers->preparer;
@@ -58,13 +56,11 @@ void workers_stop(struct workers *workers)
 {
     preparer_stop(workers->preparer);
     expiry_worker_stop(workers->expiry_worker);
-    order_indexer_stop(workers->order_indexer);
 }
 
 void workers_join(struct workers *workers)
 {
     expiry_worker_join(&workers->expiry_worker);
-    order_indexer_join(&workers->order_indexer);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         call_worker_join(&workers->call_workers[kind]);
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)

@@ -1,4 +1,4 @@
-/* The workers: order workers, call workers, order indexer, expiry worker, preparer. */
+/* The workers: order workers, call workers, expiry worker, preparer. */
 #ifndef SECKILL_SERVICE_WORKERS_WORKERS_H
 #define SECKILL_SERVICE_WORKERS_WORKERS_H
 
@@ -7,7 +7,6 @@
 
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
-#include "service/workers/index.h"
 #include "service/workers/orders.h"
 #include "service/workers/prepare.h"
 
@@ -17,7 +16,6 @@ enum { ORDER_WORKERS_MAX = 64 }; /* the upper end of the option order_workers */
 struct workers {
     struct order_worker *order_workers[ORDER_WORKERS_MAX];
     struct call_worker_thread *call_workers[CALL_KINDS];
-    struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
     struct preparer *preparer; /* opened, and not started */
 };

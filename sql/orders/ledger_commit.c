@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_index.h"
 #include "sql/ledger_query.h"
 #include "sql/ledger_time.h"
 #include "sql/orders/order_insert.h"
@@ -20,23 +19,22 @@ struct commit {
     const struct ledger_order *orders;
     size_t order_count;
     const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* in the order they were given */
-    const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user and key: those with a key */
+    const struct ledger_order *by_key[LEDGER_ORDERS_MAX];  /* by user and key */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
-    size_t keyed_count, limited_count;
+    size_t limited_count;
     bool late; /* the time of an order was over */
 };
 
-static bool has_key(const struct ledger_order *order)
-{
-    return order->key && order->key[0] != '\0';
-}
-
-static int compare_keyed(const void *left, const void *right)
+/* Orders without a key come first: '#', which their rows begin with, is less than any letter of a
+ * key. */
+static int compare_keys(const void *left, const void *right)
 {
     const struct ledger_order *a = *(const struct ledger_order *const *)left;
     const struct ledger_order *b = *(const struct ledger_order *const *)right;
     int order = strcmp(a->user_id, b->user_id);
-    return order != 0 ? order : strcmp(a->key, b->key);
+    if (order == 0)
+        order = strcmp(a->key ? a->key : "", b->key ? b->key : "");
+    return order != 0 ? order : (a->order_id > b->order_id) - (a->order_id < b->order_id);
 }
 
 static int compare_limited(const void *left, const void *right)
@@ -54,13 +52,11 @@ static void list_orders(struct commit *commit)
 {
     for (size_t i = 0; i < commit->order_count; i++) {
         const struct ledger_order *order = &commit->orders[i];
-        commit->listed[i] = order;
-        if (has_key(order))
-            commit->keyed[commit->keyed_count++] = order;
+        commit->listed[i] = commit->by_key[i] = order;
         if (order->limit > 0)
             commit->limited[commit->limited_count++] = order;
     }
-    qsort(commit->keyed, commit->keyed_count, sizeof commit->keyed[0], compare_keyed);
+    qsort(commit->by_key, commit->order_count, sizeof commit->by_key[0], compare_keys);
     qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
 }
 
@@ -99,8 +95,9 @@ static void text_commit(struct commit *commit)
     sql_clear(sql);
     if (!stock_update_joint(commit->updates, commit->update_count))
         stock_update_text(sql, commit->updates, commit->update_count);
-    ledger_index_text(sql, commit->orders, commit->order_count);
     text_expiries(sql, commit);
+    if (sql->length == 0)
+        sql_printf(sql, "DO 0"); /* a query must begin the transaction */
 }
 
 static enum db_result update_stock(struct commit *commit, struct db *db)
@@ -131,7 +128,7 @@ static enum db_result commit_body(struct db *db, void *context)
     if (result == DB_OK)
         result = update_stock(commit, db);
     if (result == DB_OK)
-        result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);
+        result = order_insert_keys(insert, db, commit->by_key, commit->order_count);
     if (result == DB_OK)
         result = order_insert_run(insert, db, commit->listed, commit->order_count);
     if (result == DB_OK)
@@ -164,7 +161,7 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     commit.update_count = update_count;
     commit.orders = orders;
     commit.order_count = order_count;
-    commit.keyed_count = commit.limited_count = 0; /* the lists stay unset: they are large */
+    commit.limited_count = 0; /* the lists stay unset: they are large */
     commit.late = false;
     list_orders(&commit);
     enum db_result result = db_run(ledger->db, commit_body, &commit);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/orders/ledger_index.h"
 #include "sql/ledger_query.h"
 #include "sql/orders/ledger_status.h"
 
@@ -116,36 +115,57 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
     return LEDGER_OK;
 }
 
+/* Finds the first LEDGER_USER_IDS_MAX orders of a user above `after`, sorted, and appends them as a
+ * list for SQL. `last_out`: the last of them when there are more, else 0. False: the ledger failed.
+ */
+static bool find_user_orders(struct ledger *ledger, const char *user_id, uint64_t after,
+                             struct sql_text *list, uint64_t *last_out)
+{
+    struct sql_text *sql = &ledger->sql;
+    size_t count = 0;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT order_id FROM order_key WHERE user_id=");
+    sql_user_id(sql, user_id);
+    sql_printf(sql, " AND order_id>%llu ORDER BY order_id LIMIT %d", (unsigned long long)after,
+               LEDGER_USER_IDS_MAX + 1);
+    *last_out = 0;
+    if (ledger_read(ledger) != DB_OK)
+        return false;
+    uint64_t id = 0;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        if (count == LEDGER_USER_IDS_MAX)
+            *last_out = id;
+        if (count++ == LEDGER_USER_IDS_MAX)
+            break;
+        id = ledger_u64(row[0]);
+        sql_append(list, ",", count > 1);
+        sql_number(list, id);
+    }
+    return true;
+}
+
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out)
 {
-    struct ledger_order_ids ids = {.after = after};
-    uint64_t last = 0;
+    struct sql_text list = {0};
+    uint64_t last_id = 0, last = 0;
     assert(filter->user_id[0] != '\0' && max > 0);
     *count_out = 0;
     *next_out = 0;
-    if (!ledger_index_find(ledger, filter->user_id, &ids))
-        return LEDGER_FAILED;
-    uint64_t end = ids.end == UINT64_MAX ? 0 : ids.end;
-    if (ids.count == 0) {
-        *next_out = end;
-        return LEDGER_OK;
+    enum ledger_result result = LEDGER_FAILED;
+    if (find_user_orders(ledger, filter->user_id, after, &list, &last_id))
+        result = LEDGER_OK;
+    if (result == LEDGER_OK && list.length > 0) {
+        sql_clear(&ledger->sql);
+        sql_append(&ledger->sql, columns, sizeof columns - 1);
+        sql_printf(&ledger->sql, "order_id IN(");
+        sql_append(&ledger->sql, list.text, list.length);
+        sql_append(&ledger->sql, ")", 1);
+        result = read_page(ledger, filter, max, orders_out, count_out, &last);
     }
-    sql_clear(&ledger->sql);
-    sql_append(&ledger->sql, columns, sizeof columns - 1);
-    for (size_t i = 0; i < ids.count; i++) {
-        sql_append(&ledger->sql, i == 0 ? "order_id IN(" : ",", i == 0 ? 12 : 1);
-        sql_number(&ledger->sql, ids.ids[i]);
-    }
-    sql_append(&ledger->sql, ")", 1);
-    if (read_page(ledger, filter, max, orders_out, count_out, &last) != LEDGER_OK)
-        return LEDGER_FAILED;
-    if (last != 0)
-        *next_out = last;
-    else if (ids.more) /* the filter left few of these ids, but the index has more */
-        *next_out = ids.ids[ids.count - 1];
-    else
-        *next_out = end;
-    return LEDGER_OK;
+    if (result == LEDGER_OK) /* the filter may leave few of these orders, and more follow */
+        *next_out = last != 0 ? last : last_id;
+    sql_free(&list);
+    return result;
 }

@@ -36,8 +36,9 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 
-/* The same for the orders of filter->user_id, by the index of orders by user; it reads at most
- * LEDGER_USER_IDS_MAX orders of the user, and a bounded part of what is not indexed yet. */
+/* As ledger_orders_scan, for the orders of filter->user_id, until ledger_purge has deleted their
+ * keys. One call reads the user's keys and at most LEDGER_USER_IDS_MAX of the orders, so with a
+ * filter it may find fewer although there are more. */
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);

@@ -8,6 +8,7 @@
 #include "sql/orders/order_insert.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -208,6 +209,7 @@ static MYSQL_TIME utc_time(int64_t ms)
 
 static void fill_row(struct row *row, const struct ledger_order *order)
 {
+    char own[IDENTIFIER_SIZE]; /* in order_key, and outside the alphabet of clients' keys */
     const char *key = order->key ? order->key : "";
     row->order_id = order->order_id;
     row->round = order->round;
@@ -215,9 +217,11 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     row->limit = order->limit;
     row->segment = order->segment;
     row->no_key = key[0] == '\0';
+    if (row->no_key)
+        snprintf(own, sizeof own, "#%llu", (unsigned long long)order->order_id);
     set_text(row->sku, sizeof row->sku, &row->sku_length, order->sku);
     set_text(row->user_id, sizeof row->user_id, &row->user_length, order->user_id);
-    set_text(row->key, sizeof row->key, &row->key_length, key);
+    set_text(row->key, sizeof row->key, &row->key_length, row->no_key ? own : key);
 }
 
 /* The last moment converted; the next order mostly has the same. */

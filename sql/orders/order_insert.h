@@ -22,7 +22,7 @@ bool order_insert_has_bulk(struct order_insert *insert, struct db *db);
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
                                 const struct ledger_order *const *orders, size_t count);
 
-/* Inserts the keys of `count` orders, which all have one. DB_DUPLICATE: a user has used one of them
+/* Inserts the rows of order_key for `count` orders. DB_DUPLICATE: a user has used one of the keys
  * before. Sorted by user and key, so that transactions that meet in several rows wait for each
  * other and do not deadlock. Results as db_query. */
 enum db_result order_insert_keys(struct order_insert *insert, struct db *db,

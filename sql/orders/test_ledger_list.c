@@ -1,14 +1,14 @@
-/* Listing orders: page by page along the ids, and those of one user, indexed or not yet. */
-#include "sql/orders/ledger_index.h"
+/* Listing orders: page by page along the ids, and those of one user. */
 #include "sql/orders/ledger_list.h"
 #include "sql/sales/ledger_reset.h"
 #include "sql/server/ledger_setup.h"
 #include "sql/test_server.h"
 
-enum { BATCH = 40, RUN = 512, PAGE = 500, ID_MS = 1 << 22 };
+enum { BATCH = 40, PAGE = 500, ID_MS = 1 << 22 };
 
 static struct ledger *ledger;
 static uint64_t fence, next_id;
+static bool with_keys; /* of orders that are committed */
 static struct ledger_listed page[PAGE];
 
 static int start_group(void **state)
@@ -34,6 +34,7 @@ static int start(void **state)
     (void)state;
     sql_server_empty();
     fence = 1000;
+    with_keys = false;
     next_id = UINT64_C(1000000) * ID_MS;
     for (int i = 0; i < 2; i++) {
         struct ledger_sale sale = {.total = 1000000, .segments = 1};
@@ -49,7 +50,7 @@ static int start(void **state)
 static void commit_at(uint64_t id, const char *sku, size_t count, unsigned users)
 {
     struct ledger_order orders[BATCH];
-    char names[BATCH][16];
+    char names[BATCH][16], keys[BATCH][32];
     struct ledger_stock_update move = {
         .sku = sku, .round = 1, .units = (uint32_t)count, .settings_version = 1};
     assert_true(count <= BATCH);
@@ -57,9 +58,11 @@ static void commit_at(uint64_t id, const char *sku, size_t count, unsigned users
     move.fence = ++fence;
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "u%u", (unsigned)i % users);
+        snprintf(keys[i], sizeof keys[i], "k%llu", (unsigned long long)(id + i));
         orders[i] = (struct ledger_order){.order_id = id + i,
                                           .sku = sku,
                                           .user_id = names[i],
+                                          .key = with_keys ? keys[i] : NULL,
                                           .round = 1,
                                           .qty = 1,
                                           .created_ms = 1790000000123};
@@ -165,127 +168,73 @@ static void test_listed_order_has_all_its_fields(void **state)
     assert_int_equal(next, 0);
 }
 
-static enum ledger_result index_orders(void)
-{
-    size_t count = 0;
-    return ledger_index_orders(ledger, RUN, &count);
-}
-
 static int64_t rows(const char *table)
 {
     return sql_server_do("SELECT COUNT(*) FROM %s", table);
 }
 
-static void test_orders_are_indexed_when_enough_commits_wait(void **state)
+/* More orders than one call reads: a filter that lets few through makes pages short. */
+static void test_user_finds_every_order_whatever_the_page(void **state)
 {
     (void)state;
-    for (int i = 0; i < RUN - 1; i++)
+    enum { COMMITS = 600 };
+    for (int i = 0; i < COMMITS; i++)
         commit(i % 2 == 0 ? "s" : "t", 4, 2);
-    assert_int_equal(index_orders(), LEDGER_NO);
-    assert_int_equal(rows("order_index"), 0);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2 * (RUN - 1));
-    commit("t", 4, 2);
-    assert_int_equal(index_orders(), LEDGER_OK);
-    assert_int_equal(rows("order_batch"), 0);
-    assert_int_equal(rows("order_index"), 2); /* one for each user's bucket */
-    assert_int_equal(index_orders(), LEDGER_NO);
     commit("s", 1, 1);
     for (size_t max = 7; max <= PAGE; max *= 7) {
-        assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), max), 2 * RUN);
-        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), 2 * RUN + 1);
-        assert_int_equal(read_all(ledger_user_orders, filter("t", "u0", ""), max), RUN);
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), max), 2 * COMMITS);
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), 2 * COMMITS + 1);
+        assert_int_equal(read_all(ledger_user_orders, filter("t", "u0", ""), max), COMMITS);
         assert_int_equal(read_all(ledger_user_orders, filter("s", "u0", "paid"), max), 0);
         assert_int_equal(read_all(ledger_user_orders, filter("", "nobody", ""), max), 0);
     }
 }
 
-/* An order may be committed long after its id was made, when all orders around it are indexed. */
-static void test_late_commit_is_found_before_and_after_it_is_indexed(void **state)
+/* An order may be committed long after its id was made. */
+static void test_late_commit_is_found_in_its_place(void **state)
 {
     (void)state;
     commit("s", 1, 1);
     uint64_t late = next_id + ID_MS;
-    for (int i = 1; i < RUN; i++)
+    for (int i = 0; i < 3; i++)
         commit("s", 1, 1);
-    assert_int_equal(index_orders(), LEDGER_OK);
     commit_at(late, "s", 2, 2);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), RUN + 1);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
-    for (int i = 1; i < RUN; i++)
-        commit("s", 1, 1);
-    assert_int_equal(index_orders(), LEDGER_OK);
-    assert_int_equal(rows("order_batch"), 0);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), 2 * RUN);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 2), 5);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 2), 1);
 }
 
-/* What is left of a rush is indexed, too, when the caller says so. */
-static void test_few_commits_are_indexed_when_asked_for(void **state)
+static void test_orders_with_and_without_a_key_have_a_row_each(void **state)
 {
     (void)state;
-    size_t count = 0;
-    commit("s", 4, 2);
-    uint64_t waiting = 0;
-    assert_int_equal(ledger_index_orders(ledger, 2, &count), LEDGER_NO);
-    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
-    assert_int_equal(waiting, sql_server_do("SELECT MIN(order_id) FROM orders"));
-    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
-    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
-    assert_int_equal(waiting, 0);
-    assert_int_equal(count, 4);
-    assert_int_equal(rows("order_batch"), 0);
-    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_NO);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2);
+    commit("s", 3, 1);
+    with_keys = true;
+    commit("s", 2, 1);
+    assert_int_equal(rows("order_key"), 5);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key WHERE idempotency_key="
+                                   "CONCAT('#',order_id)"),
+                     3);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE idempotency_key IS NULL"), 3);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), PAGE), 5);
 }
 
-/* Batches as they wait after an indexer that was away: an order of each in turn, of two users. */
-static void test_look_up_reads_a_part_of_what_waits(void **state)
+/* As the version before has left them: orders without a key have no row, and those of rounds that
+ * are over for long need none any more. */
+static void test_upgrade_gives_every_order_its_row(void **state)
 {
     (void)state;
-    enum { BATCHES = 70000, EACH = 2 };
-    size_t count = 0;
-    uint64_t next = 0;
-    struct ledger_filter wanted = filter("", "u1", "");
-    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
-                  "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<374)"
-                  "SELECT 1000000+(a.i*375+b.i),'s',1,CONCAT('u',b.i%%2),1,0,NOW(3) FROM n a,n b "
-                  "WHERE a.i*375+b.i<%d",
-                  BATCHES * EACH);
-    sql_server_do("INSERT INTO order_batch SELECT order_id,order_id+1,2 FROM orders "
-                  "WHERE order_id%%2=0");
-    assert_int_equal(rows("order_batch"), BATCHES);
-    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
-    assert_true(next > 0);
-    wanted = filter("", "nobody", "");
-    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
-    assert_int_equal(count, 0);
-    assert_in_range(next, 1000000 + 1000, 1000000 + 33000);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), PAGE),
-                     sql_server_do("SELECT COUNT(*) FROM orders WHERE user_id='u1'"));
-}
-
-static void test_small_rows_are_merged_and_many_are_read_in_parts(void **state)
-{
-    (void)state;
-    enum { ROWS = 100, EACH = 3 };
-    size_t count = 0;
-    for (int i = 0; i < ROWS; i++) {
-        commit("s", EACH, 1);
-        assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
-    }
-    assert_int_equal(rows("order_index"), ROWS);
-    for (size_t max = 1; max <= PAGE; max *= 7)
-        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
-    unsigned bucket = (unsigned)sql_server_do("SELECT MIN(bucket) FROM order_index");
-    assert_int_equal(ledger_index_merge(ledger, (bucket + 1) % LEDGER_INDEX_BUCKETS), LEDGER_NO);
-    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_OK);
-    assert_int_equal(rows("order_index"), 1);
-    assert_int_equal(sql_server_do("SELECT last_id=(SELECT MAX(order_id) FROM orders)AND "
-                                   "run=(SELECT MIN(order_id) FROM orders)FROM order_index"),
-                     1);
-    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_NO);
-    for (size_t max = 1; max <= PAGE; max *= 7)
-        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
+    commit("s", 4, 1);
+    commit("t", 4, 1);
+    with_keys = true;
+    commit("s", 2, 1);
+    sql_server_do("DELETE FROM order_key WHERE idempotency_key LIKE '#%%';"
+                  "DELETE FROM sale_round;"
+                  "INSERT INTO sale_round(sku,round,segments,retired,ended_at,last_id,step)"
+                  "VALUES('t',1,1,1,'2026-01-01',9,'users');"
+                  "DELETE FROM schema_version WHERE name='0009_order_key'");
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), PAGE), 2);
+    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), PAGE), 6);
+    assert_int_equal(read_all(ledger_user_orders, filter("t", "u0", ""), PAGE), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
@@ -296,11 +245,10 @@ int main(void)
         TEST(test_scan_gives_every_order_once_whatever_the_page),
         TEST(test_scan_looks_at_a_bounded_number_of_rows),
         TEST(test_listed_order_has_all_its_fields),
-        TEST(test_orders_are_indexed_when_enough_commits_wait),
-        TEST(test_late_commit_is_found_before_and_after_it_is_indexed),
-        TEST(test_few_commits_are_indexed_when_asked_for),
-        TEST(test_look_up_reads_a_part_of_what_waits),
-        TEST(test_small_rows_are_merged_and_many_are_read_in_parts),
+        TEST(test_user_finds_every_order_whatever_the_page),
+        TEST(test_late_commit_is_found_in_its_place),
+        TEST(test_orders_with_and_without_a_key_have_a_row_each),
+        TEST(test_upgrade_gives_every_order_its_row),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

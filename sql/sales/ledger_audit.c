@@ -27,9 +27,8 @@ static const struct {
                              "GROUP BY o.sku,s.round,o.status"},
     [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
                               "LEFT JOIN order_key k ON k.user_id=o.user_id "
-                              "AND k.idempotency_key=o.idempotency_key "
-                              "WHERE o.idempotency_key IS NOT NULL "
-                              "AND(k.order_id IS NULL OR k.order_id<>o.order_id)AND " KEPT "AND ",
+                              "AND k.idempotency_key=" LEDGER_KEY_OF_ORDER " "
+                              "WHERE(k.order_id IS NULL OR k.order_id<>o.order_id)AND " KEPT "AND ",
                               "GROUP BY o.sku,s.round"},
     [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
                                "LEFT JOIN order_expiry e ON e.expires_at=o.expires_at "

@@ -10,7 +10,7 @@ enum { LEDGER_AUDIT_ROWS = 10000 };
 
 enum ledger_audit_kind {
     LEDGER_AUDIT_ORDERS,   /* of the sale's round, by status */
-    LEDGER_AUDIT_UNKEYED,  /* orders whose idempotency key does not lead to them */
+    LEDGER_AUDIT_UNKEYED,  /* orders to which no row of order_key leads */
     LEDGER_AUDIT_UNLISTED, /* reserved orders that would never expire */
 };
 

@@ -8,14 +8,13 @@
 struct ledger_purged {
     char sku[IDENTIFIER_SIZE]; /* of the round at work */
     uint32_t round;
-    uint64_t keys;    /* idempotency keys of orders */
-    uint64_t users;   /* rows of what users had */
-    uint64_t entries; /* of the index of orders by user */
-    bool done;        /* nothing more is to be deleted of this round */
+    uint64_t keys;  /* idempotency keys of orders */
+    uint64_t users; /* rows of what users had */
+    bool done;      /* nothing more is to be deleted of this round */
 };
 
-/* Deletes a piece of what is left of a round that ended more than `days` ago: keys of its orders,
- * what its users had, and the entries of its orders in the index by user. Orders stay. Each piece
+/* Deletes a piece of what is left of a round that ended more than `days` ago: the keys of its
+ * orders, by which their users list them as well, and what its users had. Orders stay. Each piece
  * looks at `rows` rows or so, in short transactions that lock nothing that orders need. Any
  * process, at any time; what a process that died had done is not done again. LEDGER_OK: go on.
  * LEDGER_NO: there is no such round. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is harmless. */

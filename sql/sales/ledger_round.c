@@ -30,19 +30,11 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
 /* The round before ended when this one began. An id begins with the ms since 2025; so neither the
  * id of an order that a clock has made too great, nor a clock of the ledger that was ahead, moves
  * the guess alone. A minute is more than the ids of working daemons differ by. */
-#define FIRST_ID                                                                                   \
-    "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"                          \
-    "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "               \
-    "FROM sale_round b WHERE b.sku="
-
 void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round)
 {
-    sql_printf(sql, FIRST_ID);
+    sql_printf(sql, "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"
+                    "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "
+                    "FROM sale_round b WHERE b.sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " AND b.round<%u),0)", round);
-}
-
-void ledger_round_first_of_row_text(struct sql_text *sql)
-{
-    sql_printf(sql, FIRST_ID "r.sku AND b.round<r.round),0)");
 }

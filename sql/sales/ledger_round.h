@@ -26,7 +26,4 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
  * finds against the units that the segments have sold. */
 void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round);
 
-/* The same for the round of a row `r` of sale_round. */
-void ledger_round_first_of_row_text(struct sql_text *sql);
-
 #endif

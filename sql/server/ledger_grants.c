@@ -10,7 +10,7 @@ enum { ACCOUNT_MAX = 32 - (sizeof "_migrate" - 1) }; /* MySQL 8 takes names of 3
 
 /* Serving reads and writes rows; it makes no table, and changes none. */
 static const char serving[] = "SELECT, INSERT, UPDATE, DELETE";
-static const char migrating[] = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX";
+static const char migrating[] = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP";
 
 /* In the name of a database that rights are given on, _ and % stand for any characters. */
 static void print_database(FILE *out, const char *name)

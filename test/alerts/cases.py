@@ -6,11 +6,9 @@ import resource
 import signal
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from tempfile import TemporaryDirectory
 
-import pymysql
 
 from harness.daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
@@ -346,28 +344,6 @@ def expiry_stands_still(scene):
         for key in locks:
             scene.stack.redis("SET", key, "another")
     return seize
-
-
-@contextmanager
-def locked_table(ledger, table):
-    connection = pymysql.connect(host=ledger.host, port=ledger.port, user=ledger.user,
-                                 password=ledger.password, database=ledger.database)
-    with connection, connection.cursor() as cursor:
-        cursor.execute(f"LOCK TABLES {table} WRITE")
-        yield
-
-
-@case("SeckillIndexerBehind")
-def indexer_behind(scene):
-    """A statement of somebody's holds the index, while orders go on."""
-    daemon = scene.daemon(mysql_timeout_ms=1000)
-    daemon.reset()
-    daemon.order()
-
-    def lock():
-        scene.ends.enter_context(locked_table(scene.stack.ledger, "order_index"))
-        assert daemon.order().status == 201
-    return lock
 
 
 @case("SeckillSalePaused")

@@ -203,9 +203,9 @@ MUTANTS = {
     "keys_not_written": Mutant(
         "a key has one order",
         (("sql/orders/ledger_commit.c",
-          "result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);",
+          "result = order_insert_keys(insert, db, commit->by_key, commit->order_count);",
           "(void)commit;"),
-         (ORDERS, "result = for_orders(ledger, commit, has_key, insert_key);",
+         (ORDERS, "result = for_orders(ledger, commit, is_any, insert_key);",
           "(void)insert_key;")),
         "test_ledger/test_commit_with_a_known_key_is_duplicate",
         "orders/test_idempotency.py::test_repeat_is_200_with_the_first_answer"),

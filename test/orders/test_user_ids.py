@@ -46,7 +46,6 @@ def test_orders_of_odd_users_are_found_again(pair):
         assert listed(one, user) == orders
         assert one.cancel(orders[1]["order_id"]).status == 200
         assert one.order(user_id=user, qty=2).status == 201  # its units came back to its user
-    wait_until(lambda: one.stack.ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
     for user, orders in bought.items():
         assert [order["order_id"] for order in listed(other, user)][:2] == [
             order["order_id"] for order in orders]
@@ -78,7 +77,6 @@ def test_orders_of_odd_users_are_counted_and_purged(stack, spawn):
     stack.redis("FLUSHALL")
     assert daemon.order(user_id="new").status == 201  # whose segment is recovered
     audit_after_faults(daemon)
-    wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
     daemon.reset("demo", 10, 1, end_round=True)
     stack.ledger.run("UPDATE sale_round SET ended_at = NOW() - INTERVAL 3 DAY")
     wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_key") == 0, "the purge")

@@ -245,7 +245,7 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
     expected = sorted([
         *["order-worker"] * 2, *["http-thread"] * 3,
         "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
-        "call-listings", "invalidation", "expiry-worker", "order-indexer", "log-writer",
+        "call-listings", "invalidation", "expiry-worker", "log-writer",
         "seclock-renew",  # once the expiry worker is elected
         "health-redis", "health-ledger"])
     wait_until(lambda: "expiry_worker_elected" in daemon.log(), "an election")

@@ -180,14 +180,6 @@ def test_expiry_takes_turns_in_one_daemon(pair):
     assert sorted(daemon.metric("seckill_expiry_elected") for daemon in pair) == [0, 1]
 
 
-def test_the_indexer_catches_up(daemon):
-    daemon.reset()
-    daemon.order()
-    before = time.time() - 1
-    wait_until(lambda: daemon.metric("seckill_orders_indexed_timestamp_seconds") > before,
-               "the indexer to catch up")
-
-
 def test_what_the_process_uses(daemon):
     metrics = daemon.metrics()
     files = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))

@@ -53,7 +53,7 @@ def make_run(rates, **varied):
             "disturbed": 0, "cpu_shares": {"idle": 0.1}, "rounds": [make_round(r) for r in rates],
             "serial": {"bare_per_s": 100_000, "combined_per_s": 2 * middle},
             "cpu_us": {"server": 14, "mariadb": 7, "redis": 1},
-            "unexpected": 0, "unanswered": 0, "deferred": {"unindexed": 5},
+            "unexpected": 0, "unanswered": 0, "deferred": {"overdue": 5},
             "audit": {"consistent": True, "orders": 10, "oversold": 0, "lost": 0,
                       "differences": []}}
 

@@ -1,6 +1,7 @@
 /* The simulated ledger's orders: sql/orders/ledger_commit.h, ledger_recovery.h, ledger_confirm.h,
  * ledger_pay.h. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +106,18 @@ static void insert_expiries(struct ledger *ledger, const struct commit *commit)
     }
 }
 
+static bool has_key(const struct ledger_order *order)
+{
+    return order->key && order->key[0] != '\0';
+}
+
+/* An order without a key has a row under '#' and its id. */
 static enum db_result insert_key(struct ledger *ledger, const struct ledger_order *order)
 {
-    const struct row_key key = {.user_id = order->user_id, .key = order->key};
+    char own[NAME_MAX_SIZE];
+    snprintf(own, sizeof own, "#%llu", (unsigned long long)order->order_id);
+    const struct row_key key = {.user_id = order->user_id,
+                                .key = has_key(order) ? order->key : own};
     struct row *row;
     enum db_result result = session_lock_key(ledger, TABLE_KEY, &key, &row);
     if (result != DB_OK || row->now.there)
@@ -115,7 +125,7 @@ static enum db_result insert_key(struct ledger *ledger, const struct ledger_orde
     struct version *version = txn_change(ledger->txn, row);
     version->there = true;
     text_copy(version->user_id, order->user_id);
-    text_copy(version->key, order->key);
+    text_copy(version->key, key.key);
     version->key_order_id = order->order_id;
     return DB_OK;
 }
@@ -185,11 +195,6 @@ static enum db_result for_orders(struct ledger *ledger, const struct commit *com
     return session_answer(ledger, result);
 }
 
-static bool has_key(const struct ledger_order *order)
-{
-    return order->key && order->key[0] != '\0';
-}
-
 static bool has_limit(const struct ledger_order *order)
 {
     return order->limit > 0;
@@ -229,7 +234,7 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
     if (result == DB_OK)
         result = check_updates(commit);
     if (result == DB_OK)
-        result = for_orders(ledger, commit, has_key, insert_key);
+        result = for_orders(ledger, commit, is_any, insert_key);
     if (result == DB_OK)
         result = for_orders(ledger, commit, is_any, insert_order);
     if (result == DB_OK)
