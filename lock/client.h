@@ -30,6 +30,18 @@ struct seclock_owner {
     uint64_t number;
 };
 
+/* The driver of a kind; NULL: no such kind, or not built in. */
+const struct lock_driver *driver_of(enum seclock_kind kind);
+
+/* The URL scheme of the servers that the kind uses, e.g. "redis". */
+const char *driver_scheme(enum seclock_kind kind);
+
+/* The first of the kinds that use servers of the same scheme. */
+enum seclock_kind driver_family(enum seclock_kind kind);
+
+/* Whether the URL is of that scheme. */
+bool driver_serves(enum seclock_kind kind, const char *url);
+
 /* The client's core, made anew in a child of fork; NULL: no memory. */
 struct lock_core *client_core(struct seclock_client *client);
 

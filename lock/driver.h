@@ -103,16 +103,4 @@ extern const struct lock_driver mysql_table_driver;
 extern const struct lock_driver mysql_get_lock_driver;
 extern const struct lock_driver zookeeper_queue_driver;
 
-/* The driver of a kind; NULL: no such kind, or not built in. */
-const struct lock_driver *driver_of(enum seclock_kind kind);
-
-/* The URL scheme of the servers that the kind uses, e.g. "redis". */
-const char *driver_scheme(enum seclock_kind kind);
-
-/* The first of the kinds that use servers of the same scheme. */
-enum seclock_kind driver_family(enum seclock_kind kind);
-
-/* Whether the URL is of that scheme. */
-bool driver_serves(enum seclock_kind kind, const char *url);
-
 #endif

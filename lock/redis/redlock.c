@@ -1,19 +1,257 @@
 /* The majority lock: one holder among all callers that ask the same independent Redis servers. */
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "base/url.h"
+#include "lock/client.h"
+#include "lock/process.h"
 #include "lock/redis/pipeline.h"
-#include "lock/redis/redlock_servers.h"
 #include "lock/text.h"
 #include "lua/command.h"
+#include "lua/script_each.h"
 
 /* what_it_cannot_promise: the holder of the majority of the configured servers excludes all others
  * while those servers keep what they were told and clocks run at about one speed. A server that
  * restarts without its data, or a clock that jumps, may give one lock to two holders. Nothing stops
  * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so
  * there is no fence. Use it for work that should be done once most of the time. */
+
+enum {
+    SERVERS_MIN = 3,
+    IDLE_MAX = 8,
+    OWED_MAX = 16, /* answers due on one connection, before it is given up */
+    URL_SIZE = 1024,
+    LEASE_PART = 20, /* a round of calls takes at most this part of the lease */
+    TIMEOUT_MS_MIN = 5,
+};
+
+struct server {
+    char url[URL_SIZE], place[URL_PLACE_SIZE];
+    unsigned database;
+};
+
+/* One connection to every server, lent to one thread at a time. */
+struct connections {
+    struct script_line each[SCRIPT_EACH_MAX];
+    struct connections *next;
+};
+
+/* The answers of the servers to one call. */
+struct votes {
+    const char *silent_place; /* of the first server that did not answer; NULL: all did */
+    size_t yes, no, silent;
+    int64_t left_ms; /* the shortest remaining lease that refusing servers report; -1: unknown */
+};
+
+/* The servers and the pool of connections to them; the state of the driver. */
+struct redlock {
+    size_t count, quorum; /* servers; the smallest majority of them */
+    int timeout_ms;       /* of one round of calls */
+    char prefix[SECLOCK_PREFIX_MAX];
+    struct server *servers;
+    struct process_guard guard;
+    pthread_mutex_t mutex; /* guards all below */
+    struct connections *idle;
+    size_t idle_count;
+};
+
+/* ---- connections ---- */
+
+static void connections_free(struct redlock *redlock, struct connections *connections)
+{
+    for (size_t i = 0; i < redlock->count; i++)
+        redis_close(&connections->each[i].redis);
+    free(connections);
+}
+
+static struct connections *connections_new(struct redlock *redlock)
+{
+    char error[160];
+    struct connections *connections = calloc(1, sizeof *connections);
+    for (size_t i = 0; connections && i < redlock->count; i++) {
+        struct redis *redis =
+            redis_open(redlock->servers[i].url, redlock->timeout_ms, error, sizeof error);
+        connections->each[i].redis = redis;
+        if (!redis || redis_cluster(redis)) {
+            lock_set_error("server %zu: %s", i + 1,
+                           redis ? "a cluster, where a majority lock needs a server by itself"
+                                 : error);
+            connections_free(redlock, connections);
+            return NULL;
+        }
+    }
+    return connections;
+}
+
+static struct connections *connections_take(struct redlock *redlock)
+{
+    pthread_mutex_lock(&redlock->mutex);
+    struct connections *connections = redlock->idle;
+    if (connections) {
+        assert(redlock->idle_count > 0);
+        redlock->idle = connections->next;
+        redlock->idle_count--;
+    }
+    pthread_mutex_unlock(&redlock->mutex);
+    return connections ? connections : connections_new(redlock);
+}
+
+/* why_answers_are_owed: a round does not wait for the last server, so that one dead server costs
+ * nothing. Its answers come later and are read then; where too many are due, a new connection is
+ * cheaper than to wait for them. */
+static void connections_give(struct redlock *redlock, struct connections *connections)
+{
+    bool kept = true;
+    for (size_t i = 0; i < redlock->count; i++) {
+        assert(!connections->each[i].skip);
+        kept = kept && connections->each[i].owed < OWED_MAX;
+    }
+    pthread_mutex_lock(&redlock->mutex);
+    kept = kept && redlock->idle_count < IDLE_MAX;
+    if (kept) {
+        connections->next = redlock->idle;
+        redlock->idle = connections;
+        redlock->idle_count++;
+    }
+    pthread_mutex_unlock(&redlock->mutex);
+    if (!kept)
+        connections_free(redlock, connections);
+}
+
+/* ---- open and close ---- */
+
+static struct redlock *redlock_new(const struct lock_context *context)
+{
+    struct redlock *redlock = calloc(1, sizeof *redlock);
+    if (redlock)
+        redlock->servers = calloc(context->server_count, sizeof *redlock->servers);
+    if (!redlock || !redlock->servers) {
+        free(redlock);
+        return NULL;
+    }
+    char error[URL_ERROR_SIZE];
+    struct url parts;
+    for (const char *const *url = context->servers; *url; url++)
+        if (driver_serves(SECLOCK_KIND_RED, *url)) {
+            struct server *server = &redlock->servers[redlock->count++];
+            if (url_parse(*url, "redis", &parts, error, sizeof error))
+                server->database = parts.database_number;
+            url_place(*url, "redis", server->place);
+            snprintf(server->url, URL_SIZE, "%s", *url);
+        }
+    assert(redlock->count == context->server_count);
+    redlock->quorum = redlock->count / 2 + 1;
+    strcpy(redlock->prefix, context->prefix);
+    /* The time that the round takes is lost for the holder: most of the lease must be left. */
+    int part_ms = context->lease_ms / LEASE_PART;
+    part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
+    redlock->timeout_ms = context->timeout_ms < part_ms ? context->timeout_ms : part_ms;
+    pthread_mutex_init(&redlock->mutex, NULL);
+    process_guard(&redlock->guard, &redlock->mutex);
+    return redlock;
+}
+
+static void redlock_close(void *self)
+{
+    struct redlock *redlock = self;
+    while (redlock->idle) {
+        struct connections *connections = redlock->idle;
+        redlock->idle = connections->next;
+        connections_free(redlock, connections);
+    }
+    process_unguard(&redlock->guard);
+    pthread_mutex_destroy(&redlock->mutex);
+    free(redlock->servers);
+    free(redlock);
+}
+
+static enum seclock_result redlock_open(const struct lock_context *context, void **self_out)
+{
+    if (context->server_count < SERVERS_MIN || context->server_count > SCRIPT_EACH_MAX) {
+        lock_set_error("a majority lock needs %d to %d redis servers that are independent of each "
+                       "other (an odd number), not %zu",
+                       SERVERS_MIN, SCRIPT_EACH_MAX, context->server_count);
+        return SECLOCK_CONFIG;
+    }
+    struct redlock *redlock = redlock_new(context);
+    if (!redlock)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    redlock->idle = connections_new(redlock); /* finds out whether the URLs are right */
+    redlock->idle_count = redlock->idle != NULL;
+    if (!redlock->idle) {
+        redlock_close(redlock);
+        return SECLOCK_CONFIG;
+    }
+    *self_out = redlock;
+    return SECLOCK_OK;
+}
+
+/* To close a connection says nothing to its server. */
+static void redlock_forget(void *self)
+{
+    struct redlock *redlock = self;
+    for (struct connections *i = redlock->idle; i; i = i->next)
+        for (size_t j = 0; j < redlock->count; j++)
+            redis_close(&i->each[j].redis);
+}
+
+/* ---- votes ---- */
+
+/* False, with the reason in seclock_error, when two of the connections lead to one database of one
+ * server, which would then have two votes.
+ *
+ * why_by_connections: the URLs of one server may differ in their text. The addresses to which the
+ * connections lead do not, and to compare them costs no look-up of names. */
+static bool servers_apart(const struct redlock *redlock, const struct connections *connections)
+{
+    struct sockaddr_storage peers[SCRIPT_EACH_MAX] = {0};
+    for (size_t i = 0; i < redlock->count; i++) {
+        socklen_t size = sizeof peers[i];
+        if (getpeername(redis_fd(connections->each[i].redis), (struct sockaddr *)&peers[i],
+                        &size) != 0)
+            continue; /* without a connection it has no vote */
+        for (size_t j = 0; j < i; j++)
+            if (redlock->servers[i].database == redlock->servers[j].database &&
+                memcmp(&peers[i], &peers[j], sizeof peers[i]) == 0) {
+                lock_set_error("servers %zu and %zu are one (redis %s), where a majority lock "
+                               "needs servers that are independent of each other",
+                               j + 1, i + 1, redlock->servers[i].place);
+                return false;
+            }
+    }
+    return true;
+}
+
+/* Sends the same call to all servers and waits until `enough` have answered with 1 or `wait_ms` have
+ * passed: waiting for the slowest server would cost the holder lease for nothing. Each server's
+ * answer is in `calls` (SCRIPT_EACH_MAX). */
+static struct votes ask_all(const struct redlock *redlock, struct connections *connections,
+                            const struct script_call *call, struct script_call *calls,
+                            size_t enough, int wait_ms)
+{
+    assert(wait_ms >= 0 && enough <= redlock->count);
+    struct votes votes = {.left_ms = -1};
+    for (size_t i = 0; i < redlock->count; i++)
+        calls[i] = *call;
+    script_run_each(connections->each, calls, redlock->count, enough, wait_ms);
+    for (size_t i = 0; i < redlock->count; i++) {
+        bool answered = calls[i].result == REDIS_ANSWERED;
+        bool yes = answered && calls[i].values[0] == 1;
+        votes.yes += yes;
+        votes.no += answered && !yes;
+        votes.silent += !answered;
+        if (!answered && !votes.silent_place)
+            votes.silent_place = redlock->servers[i].place;
+        if (answered && !yes && (votes.left_ms < 0 || calls[i].values[1] < votes.left_ms))
+            votes.left_ms = calls[i].values[1];
+    }
+    assert(votes.yes + votes.no + votes.silent == redlock->count);
+    return votes;
+}
 
 /* ---- calls ---- */
 
@@ -50,8 +288,7 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
 /* Also after a try without a majority, on the same connections: a server that carries out the
  * acquisition late then carries out this release after it. Only a real release is remembered, for
  * its repeat. */
-static struct votes release_all(const struct redlock *redlock,
-                                struct redlock_connections *connections,
+static struct votes release_all(const struct redlock *redlock, struct connections *connections,
                                 const struct seclock_handle *handle, bool remembered, int wait_ms)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
@@ -60,7 +297,7 @@ static struct votes release_all(const struct redlock *redlock,
     lock_redis_released("red-released", handle->request, released);
     call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? released : NULL);
     script_text(&call, "");
-    return redlock_ask(redlock, connections, &call, calls, enough, wait_ms);
+    return ask_all(redlock, connections, &call, calls, enough, wait_ms);
 }
 
 /* ---- acquire ---- */
@@ -70,8 +307,7 @@ static struct votes release_all(const struct redlock *redlock,
 static enum seclock_result acquired(const struct redlock *redlock, const struct votes *votes)
 {
     enum seclock_result result = verdict(redlock, votes, SECLOCK_BUSY);
-    if (result ==
-        SECLOCK_UNKNOWN) /* with too few to answer, no other holder's release would help */
+    if (result == SECLOCK_UNKNOWN) /* with too few answers no other holder's release would help */
         return redlock->count - votes->silent < redlock->quorum ? SECLOCK_FAILED : SECLOCK_BUSY;
     return result;
 }
@@ -81,23 +317,22 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
     assert(handle->lease_ms > 0);
     struct redlock *redlock = self;
     struct script_call call, calls[SCRIPT_EACH_MAX];
-    struct redlock_connections *connections = redlock_take(redlock);
+    struct connections *connections = connections_take(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     int timeout_ms = handle_request_ms(handle, redlock->timeout_ms);
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
-    struct votes votes =
-        redlock_ask(redlock, connections, &call, calls, redlock->quorum, timeout_ms);
+    struct votes votes = ask_all(redlock, connections, &call, calls, redlock->quorum, timeout_ms);
     enum seclock_result result = acquired(redlock, &votes); /* in time or not: see lock.c */
-    if (result == SECLOCK_OK && !redlock_apart(redlock, connections))
+    if (result == SECLOCK_OK && !servers_apart(redlock, connections))
         result = SECLOCK_CONFIG;
     if (result != SECLOCK_OK)
         release_all(redlock, connections, handle, false, votes.silent > 0 ? 0 : timeout_ms);
     handle->busy_ms = votes.left_ms;
     handle->token = handle->request;
     handle->hold_count = 1;
-    redlock_give(redlock, connections);
+    connections_give(redlock, connections);
     return result;
 }
 
@@ -107,7 +342,7 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
  * up. So servers that have lost the lock, or never had it, get it again while a majority has it. A
  * server that was not heard before the majority agreed is among them, because it may have come back
  * empty; but not one that owes more answers. */
-static void repair(const struct redlock *redlock, struct redlock_connections *connections,
+static void repair(const struct redlock *redlock, struct connections *connections,
                    const struct seclock_handle *handle, const struct script_call *renewed)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
@@ -117,13 +352,12 @@ static void repair(const struct redlock *redlock, struct redlock_connections *co
     for (size_t i = 0; i < count; i++)
         connections->each[i].skip = renewed[i].values[0] == 1 || connections->each[i].owed > 1 ||
                                     !redis_connected(connections->each[i].redis);
-    redlock_ask(redlock, connections, &call, calls, 0, 0);
+    ask_all(redlock, connections, &call, calls, 0, 0);
     for (size_t i = 0; i < count; i++)
         connections->each[i].skip = false;
 }
 
-static enum seclock_result renew_one(const struct redlock *redlock,
-                                     struct redlock_connections *connections,
+static enum seclock_result renew_one(const struct redlock *redlock, struct connections *connections,
                                      const struct seclock_handle *handle)
 {
     assert(handle->lease_ms > 0);
@@ -131,7 +365,7 @@ static enum seclock_result renew_one(const struct redlock *redlock,
     call_begin(redlock, &call, SCRIPT_lock_renew, handle, "red-fence");
     script_int(&call, handle->lease_ms);
     struct votes votes =
-        redlock_ask(redlock, connections, &call, calls, redlock->quorum, redlock->timeout_ms);
+        ask_all(redlock, connections, &call, calls, redlock->quorum, redlock->timeout_ms);
     enum seclock_result result = verdict(redlock, &votes, SECLOCK_LOST);
     if (result == SECLOCK_OK && votes.yes < redlock->count)
         repair(redlock, connections, handle, calls);
@@ -143,7 +377,7 @@ static void redlock_renew(void *self, struct seclock_handle *const *handles, siz
                           enum seclock_result *results_out)
 {
     struct redlock *redlock = self;
-    struct redlock_connections *connections = redlock_take(redlock);
+    struct connections *connections = connections_take(redlock);
     bool silent = false; /* once the majority is silent, the others wait for the next renewal */
     for (size_t i = 0; i < count; i++) {
         results_out[i] =
@@ -151,17 +385,17 @@ static void redlock_renew(void *self, struct seclock_handle *const *handles, siz
         silent = silent || results_out[i] == SECLOCK_UNKNOWN;
     }
     if (connections)
-        redlock_give(redlock, connections);
+        connections_give(redlock, connections);
 }
 
 static enum seclock_result redlock_release(void *self, struct seclock_handle *handle)
 {
     struct redlock *redlock = self;
-    struct redlock_connections *connections = redlock_take(redlock);
+    struct connections *connections = connections_take(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     struct votes votes = release_all(redlock, connections, handle, true, redlock->timeout_ms);
-    redlock_give(redlock, connections);
+    connections_give(redlock, connections);
     return verdict(redlock, &votes, SECLOCK_LOST);
 }
 
@@ -174,7 +408,7 @@ struct view {
 };
 
 /* What each server says of the lock; `answered_out` counts the servers that said anything. */
-static void read_views(const struct redlock *redlock, struct redlock_connections *connections,
+static void read_views(const struct redlock *redlock, struct connections *connections,
                        const char *name, struct view *views_out, size_t *answered_out)
 {
     char key[SCRIPT_KEY_MAX];
@@ -236,12 +470,12 @@ static enum seclock_result redlock_status(const struct lock_driver *driver, void
     (void)driver;
     status_out->remaining_ms = 0;
     /* New connections: plain commands must not meet replies that are owed on the others. */
-    struct redlock_connections *connections = redlock_connections_new(redlock);
+    struct connections *connections = connections_new(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     read_views(redlock, connections, name, views, &answered);
     sum_up(redlock, views, status_out);
-    redlock_connections_free(redlock, connections);
+    connections_free(redlock, connections);
     return answered >= redlock->quorum ? SECLOCK_OK : too_few(redlock, answered);
 }
 
@@ -252,7 +486,7 @@ static enum seclock_result redlock_break(const struct lock_driver *driver, void 
     char key[SCRIPT_KEY_MAX];
     size_t answered = 0, deleted = 0;
     (void)driver;
-    struct redlock_connections *connections = redlock_connections_new(redlock);
+    struct connections *connections = connections_new(redlock);
     if (!connections)
         return SECLOCK_FAILED;
     lock_redis_key(redlock->prefix, name, "red", key);
@@ -263,7 +497,7 @@ static enum seclock_result redlock_break(const struct lock_driver *driver, void 
         deleted += command.result == REDIS_ANSWERED && command_int(&command, -1) > 0;
         command_clear(&command, 1);
     }
-    redlock_connections_free(redlock, connections);
+    connections_free(redlock, connections);
     if (answered < redlock->quorum)
         return too_few(redlock, answered);
     return deleted > 0 ? SECLOCK_OK : SECLOCK_NOT_OWNER;
