@@ -327,6 +327,16 @@ enum seclock_result seclock_acquire(struct seclock_client *client,
 
 /* ---- renew, release ---- */
 
+/* False, with the reason in seclock_error: this process never acquired it, or has released it. */
+static bool is_owned(const struct seclock_handle *handle)
+{
+    bool owned =
+        handle && !handle_inherited(handle) && seclock_state(handle) != SECLOCK_STATE_RELEASED;
+    if (!owned)
+        lock_set_error(handle ? "this process does not hold it (any more)" : "there is no hold");
+    return owned;
+}
+
 /* Only the owner renews a hold that the watchdog does not. */
 static enum seclock_result renew_once(struct seclock_handle *handle)
 {
@@ -344,12 +354,9 @@ static enum seclock_result renew_once(struct seclock_handle *handle)
 enum seclock_result seclock_renew(struct seclock_handle *handle)
 {
     UNCANCELLED;
-    if (!handle)
-        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
-    enum seclock_state state = seclock_state(handle);
-    if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
-        return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
-    if (state == SECLOCK_STATE_LOST)
+    if (!is_owned(handle))
+        return SECLOCK_NOT_OWNER;
+    if (seclock_state(handle) == SECLOCK_STATE_LOST)
         return lock_fail(SECLOCK_LOST, "the lease has ended");
     enum seclock_result result = renew_once(handle);
     if (result != SECLOCK_LOST)
@@ -363,14 +370,11 @@ enum seclock_result seclock_renew(struct seclock_handle *handle)
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
     UNCANCELLED;
-    if (!handle)
-        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
-    enum seclock_state state = seclock_state(handle);
-    if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
-        return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
+    if (!is_owned(handle))
+        return SECLOCK_NOT_OWNER;
     if (handle_watched(handle))
         watchdog_remove(handle->watchdog, handle);
-    state = seclock_state(handle);
+    enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_RELEASED) /* by on_lost, which this thread has waited for */
         return lock_fail(SECLOCK_LOST, "it was lost, and on_lost has released it");
     enum seclock_result result = handle->driver->release(handle->self, handle);

@@ -128,43 +128,31 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     return result;
 }
 
+#define PERMITS_FUNCTIONS                                                                          \
+    .open = redis_kind_open, .acquire = permits_acquire, .wait = permits_wait,                     \
+    .stop_waiting = redis_kind_stop_waiting, .renew = redis_kind_renew,                            \
+    .release = permits_release, .status = permits_status, .break_lock = redis_kind_break,          \
+    .set_limit = permits_set_limit, .check = redis_kind_check
+
+static const struct redis_row semaphore_row = {.field = "semaphore",
+                                               .message = "*",
+                                               .renewal = permits_renewal};
+static const struct redis_row permit_row = {.field = "permit",
+                                            .message = "*",
+                                            .renewal = permits_renewal};
+
 const struct lock_driver redis_semaphore_driver = {
     .kind = SECLOCK_KIND_SEMAPHORE,
     .features = LOCK_FENCED | LOCK_RENEWS | LOCK_PERMITTED,
-    .row =
-        &(const struct redis_row){.field = "semaphore", .message = "*", .renewal = permits_renewal},
-    .open = redis_kind_open,
-    .acquire = permits_acquire,
-    .wait = permits_wait,
-    .stop_waiting = redis_kind_stop_waiting,
-    .renew = redis_kind_renew,
-    .release = permits_release,
-    .status = permits_status,
-    .break_lock = redis_kind_break,
-    .set_limit = permits_set_limit,
-    .check = redis_kind_check,
-};
-
-static const struct redis_row permit_row = {
-    .field = "permit",
-    .message = "*",
-    .renewal = permits_renewal,
+    .row = &semaphore_row,
+    PERMITS_FUNCTIONS,
 };
 
 const struct lock_driver redis_permit_driver = {
     .kind = SECLOCK_KIND_PERMIT,
     .features = LOCK_FENCED | LOCK_PERMITTED,
     .row = &permit_row,
-    .open = redis_kind_open,
-    .acquire = permits_acquire,
-    .wait = permits_wait,
-    .stop_waiting = redis_kind_stop_waiting,
-    .renew = redis_kind_renew,
-    .release = permits_release,
-    .status = permits_status,
-    .break_lock = redis_kind_break,
-    .set_limit = permits_set_limit,
-    .check = redis_kind_check,
+    PERMITS_FUNCTIONS,
 };
 
 /* ---- permits by their id ---- */

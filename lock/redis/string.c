@@ -47,19 +47,18 @@ static enum seclock_result string_release(void *self, struct seclock_handle *han
                            : redis_kind_run(self, handle, &call, SECLOCK_LOST);
 }
 
+#define STRING_FUNCTIONS                                                                           \
+    .open = redis_kind_open, .acquire = string_acquire, .renew = redis_kind_renew,                 \
+    .release = string_release, .status = redis_string_status, .break_lock = redis_kind_break,      \
+    .check = redis_kind_check
+
 const struct lock_driver redis_simple_driver = {
     .kind = SECLOCK_KIND_SIMPLE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .row = &(const struct redis_row){.field = "lock", .message = "1", .renewal = string_renewal},
-    .open = redis_kind_open,
-    .acquire = string_acquire,
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
-    .renew = redis_kind_renew,
-    .release = string_release,
-    .status = redis_string_status,
-    .break_lock = redis_kind_break,
-    .check = redis_kind_check,
+    STRING_FUNCTIONS,
 };
 
 const struct lock_driver redis_spin_driver = {
@@ -68,11 +67,5 @@ const struct lock_driver redis_spin_driver = {
     .poll_ms_min = 1,
     .poll_ms_max = 128,
     .row = &(const struct redis_row){.field = "spin", .message = "", .renewal = string_renewal},
-    .open = redis_kind_open,
-    .acquire = string_acquire,
-    .renew = redis_kind_renew,
-    .release = string_release,
-    .status = redis_string_status,
-    .break_lock = redis_kind_break,
-    .check = redis_kind_check,
+    STRING_FUNCTIONS,
 };

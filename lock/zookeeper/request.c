@@ -35,7 +35,8 @@ struct request {
 
 static void request_free(struct request *request)
 {
-    zk_names_free(&request->names);
+    if (request)
+        zk_names_free(&request->names);
     free(request);
 }
 
@@ -184,12 +185,6 @@ static enum zk_result not_sent(struct zk_session *session)
     return zk_session_over(session) ? ZK_OVER : ZK_FAILED;
 }
 
-static void request_end(struct request *request)
-{
-    if (request)
-        request_free(request);
-}
-
 /* The czxid comes with the answer of the make, so that the fence needs no second request. */
 enum zk_result zk_make_ephemeral(struct zk_session *session, const char *prefix, const char *data,
                                  int wait_ms, char path_out[ZK_PATH_MAX], int64_t *czxid_out)
@@ -204,7 +199,7 @@ enum zk_result zk_make_ephemeral(struct zk_session *session, const char *prefix,
         memcpy(path_out, request->path, sizeof request->path);
         *czxid_out = request->node.czxid;
     }
-    request_end(request);
+    request_free(request);
     return result;
 }
 
@@ -218,7 +213,7 @@ enum zk_result zk_make_container(struct zk_session *session, const char *path, i
     enum zk_result result = request_wait(&request, sent, wait_ms);
     if (result == ZK_FAILED && request && request->rc == ZNODEEXISTS)
         result = ZK_OK;
-    request_end(request);
+    request_free(request);
     return result;
 }
 
@@ -236,7 +231,7 @@ enum zk_result zk_list(struct zk_session *session, const char *path, int wait_ms
         *names_out = request->names;
         request->names = (struct zk_names){0};
     }
-    request_end(request);
+    request_free(request);
     return result;
 }
 
@@ -262,7 +257,7 @@ enum zk_result zk_read(struct zk_session *session, const char *path, bool watche
         *node_out = request->node;
         node_out->mine = request->owner == zoo_client_id(session->handle)->client_id;
     }
-    request_end(request);
+    request_free(request);
     return result;
 }
 
@@ -273,7 +268,7 @@ enum zk_result zk_delete(struct zk_session *session, const char *path, int wait_
         return not_sent(session);
     int sent = zoo_adelete(session->handle, path, -1, on_plain, request);
     enum zk_result result = request_wait(&request, sent, wait_ms);
-    request_end(request);
+    request_free(request);
     return result;
 }
 

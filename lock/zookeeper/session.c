@@ -344,10 +344,11 @@ static struct zk_session *session_present(struct zk *zk)
     return session;
 }
 
-static enum zk_result session_await(struct zk_session *session, int64_t until_ns)
+enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
 {
     if (session->pid != getpid())
         return ZK_OVER;
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     pthread_mutex_lock(&session->mutex);
     bool in_time = true;
     while (!session->connected && !session->over && in_time)
@@ -359,13 +360,14 @@ static enum zk_result session_await(struct zk_session *session, int64_t until_ns
 
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
 {
-    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
-    struct zk_session *session = session_present(zk);
-    enum zk_result result = session ? session_await(session, until_ns) : ZK_FAILED;
-    while (result == ZK_OVER) { /* it had expired while no thread used it */
+    int64_t until_ms = clock_now_ms() + wait_ms;
+    struct zk_session *session = NULL;
+    enum zk_result result = ZK_OVER;
+    while (result == ZK_OVER) { /* a session may have expired while no thread used it */
+        int64_t left_ms = until_ms - clock_now_ms();
         zk_session_drop(&session);
         session = session_present(zk);
-        result = session ? session_await(session, until_ns) : ZK_FAILED;
+        result = session ? zk_session_await(session, left_ms > 0 ? (int)left_ms : 0) : ZK_FAILED;
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
@@ -394,11 +396,6 @@ bool zk_session_over(struct zk_session *session)
     bool over = session->over;
     pthread_mutex_unlock(&session->mutex);
     return over;
-}
-
-enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
-{
-    return session_await(session, clock_now_ns() + wait_ms * CLOCK_NS_PER_MS);
 }
 
 int zk_session_ms(struct zk_session *session)
