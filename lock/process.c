@@ -8,7 +8,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_watch = PTHREAD_ONCE_INIT;
 static atomic_int generation;
 static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken after `mutex` */
-static struct process_guard *guards;
+static LIST_HEAD(, process_guard) guards = LIST_HEAD_INITIALIZER(guards);
 
 /* A thread that holds the mutex at the fork does not exist in the child, which would wait for
  * ever: so the forking thread takes it. */
@@ -16,13 +16,15 @@ static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);
     pthread_mutex_lock(&guards_mutex);
-    for (struct process_guard *i = guards; i; i = i->next)
+    const struct process_guard *i;
+    LIST_FOREACH (i, &guards, in_process)
         pthread_mutex_lock(i->mutex);
 }
 
 static void after_fork_in_parent(void)
 {
-    for (struct process_guard *i = guards; i; i = i->next)
+    const struct process_guard *i;
+    LIST_FOREACH (i, &guards, in_process)
         pthread_mutex_unlock(i->mutex);
     pthread_mutex_unlock(&guards_mutex);
     pthread_mutex_unlock(&mutex);
@@ -59,19 +61,14 @@ void process_guard(struct process_guard *guard, pthread_mutex_t *guarded)
 {
     guard->mutex = guarded;
     pthread_mutex_lock(&guards_mutex);
-    guard->next = guards;
-    guards = guard;
+    LIST_INSERT_HEAD(&guards, guard, in_process);
     pthread_mutex_unlock(&guards_mutex);
 }
 
 void process_unguard(struct process_guard *guard)
 {
     pthread_mutex_lock(&guards_mutex);
-    struct process_guard **link = &guards;
-    while (*link && *link != guard)
-        link = &(*link)->next;
-    if (*link)
-        *link = guard->next;
+    LIST_REMOVE(guard, in_process);
     pthread_mutex_unlock(&guards_mutex);
 }
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 /* How many forks lie between the first process and this one. Whatever remembers a smaller number
  * was made by a parent. */
@@ -20,7 +21,7 @@ void process_unlock(void);
  * place from process_guard to process_unguard; in a child it stays for ever. */
 struct process_guard {
     pthread_mutex_t *mutex;
-    struct process_guard *next;
+    LIST_ENTRY(process_guard) in_process;
 };
 
 void process_guard(struct process_guard *guard, pthread_mutex_t *mutex);

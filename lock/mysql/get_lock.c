@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "base/url.h"
 #include "lock/driver.h"
@@ -38,7 +39,7 @@ struct holding {
     _Atomic int lease_ms; /* the longest of its holds, which only grows */
     int holds;            /* of its owner; 0 while it waits */
     bool leaving;         /* takes no more holds */
-    struct holding *next;
+    LIST_ENTRY(holding) in_list;
 };
 
 struct get_lock {
@@ -46,7 +47,7 @@ struct get_lock {
     _Atomic bool alone;    /* the server was asked, and is no node of a cluster */
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
     struct process_guard guard;
-    struct holding *holdings;
+    LIST_HEAD(, holding) holdings;
 };
 
 static bool names_several(const char *server)
@@ -79,7 +80,7 @@ static enum seclock_result get_lock_open(const struct lock_context *context, voi
 static void get_lock_close(void *self)
 {
     struct get_lock *get_lock = self;
-    assert(!get_lock->holdings);
+    assert(LIST_EMPTY(&get_lock->holdings));
     mysql_pool_close(get_lock->pool);
     process_unguard(&get_lock->guard);
     pthread_mutex_destroy(&get_lock->mutex);
@@ -90,7 +91,8 @@ static void get_lock_close(void *self)
 static void get_lock_forget(void *self)
 {
     struct get_lock *get_lock = self;
-    for (struct holding *i = get_lock->holdings; i; i = i->next)
+    struct holding *i;
+    LIST_FOREACH (i, &get_lock->holdings, in_list)
         db_forget(&i->db);
     mysql_pool_forget(get_lock->pool);
 }
@@ -177,11 +179,12 @@ static void holding_free(struct get_lock *self, struct holding *holding, bool ma
  * server keeps is as before until the caller has sent a request by holding_check. */
 static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
 {
+    struct holding *holding;
     pthread_mutex_lock(&self->mutex);
-    struct holding *holding = self->holdings;
-    while (holding && (holding->leaving || strcmp(holding->owner, handle->owner) != 0 ||
-                       strcmp(holding->name, handle->name) != 0))
-        holding = holding->next;
+    LIST_FOREACH (holding, &self->holdings, in_list)
+        if (!holding->leaving && strcmp(holding->owner, handle->owner) == 0 &&
+            strcmp(holding->name, handle->name) == 0)
+            break;
     if (holding) {
         handle->hold_count = ++holding->holds;
         if (holding->lease_ms < handle->lease_ms)
@@ -252,8 +255,7 @@ static void holding_held(struct get_lock *self, struct holding *holding,
     assert(holding->holds == 0 && !handle->driver_data);
     pthread_mutex_lock(&self->mutex);
     holding->holds = 1;
-    holding->next = self->holdings;
-    self->holdings = holding;
+    LIST_INSERT_HEAD(&self->holdings, holding, in_list);
     pthread_mutex_unlock(&self->mutex);
     handle->driver_data = holding;
     handle->hold_count = 1;
@@ -266,14 +268,8 @@ static bool holding_let_go(struct get_lock *self, struct holding *holding, bool 
     holding->leaving = holding->leaving || lost;
     assert(holding->holds > 0);
     bool last = --holding->holds == 0;
-    if (last) {
-        struct holding **link = &self->holdings;
-        while (*link != holding) {
-            assert(*link);
-            link = &(*link)->next;
-        }
-        *link = holding->next;
-    }
+    if (last)
+        LIST_REMOVE(holding, in_list);
     pthread_mutex_unlock(&self->mutex);
     return last;
 }

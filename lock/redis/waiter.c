@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -39,8 +40,8 @@ enum {
 struct waiter {
     struct waiter_hub *hub;
     struct channel *channel;
-    struct waiter *next, *previous;         /* on the channel, in order of arrival */
-    struct waiter *hub_next, *hub_previous; /* of all channels */
+    TAILQ_ENTRY(waiter) on_channel; /* in order of arrival */
+    TAILQ_ENTRY(waiter) on_hub;     /* of all channels, or kept for reuse */
     int event_fd;
     bool woken;
     bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
@@ -48,9 +49,11 @@ struct waiter {
     bool signalled;
 };
 
+TAILQ_HEAD(waiters, waiter);
+
 struct channel {
-    struct channel *next; /* in the bucket */
-    struct waiter *first, *last;
+    LIST_ENTRY(channel) in_bucket;
+    struct waiters waiters;
     uint64_t request; /* the number of its SUBSCRIBE on this connection */
     char name[CHANNEL_MAX];
 };
@@ -64,10 +67,9 @@ struct waiter_hub {
     uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
     int64_t silent_ms;        /* since when the server owes an answer to one, if it does */
     struct waiter *leader;
-    struct waiter *all;
-    struct waiter *free;
+    struct waiters all, free;
     int free_count;
-    struct channel *buckets[BUCKETS];
+    LIST_HEAD(bucket, channel) buckets[BUCKETS];
 };
 
 struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
@@ -82,6 +84,8 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
         free(hub);
         return NULL;
     }
+    TAILQ_INIT(&hub->all);
+    TAILQ_INIT(&hub->free);
     hub->timeout_ms = timeout_ms;
     pthread_mutex_init(&hub->mutex, NULL);
     process_guard(&hub->guard, &hub->mutex);
@@ -94,10 +98,9 @@ void waiter_hub_close(struct waiter_hub **hub)
     *hub = NULL;
     if (!old)
         return;
-    assert(!old->all);
-    while (old->free) {
-        struct waiter *waiter = old->free;
-        old->free = waiter->next;
+    assert(TAILQ_EMPTY(&old->all));
+    for (struct waiter *waiter; (waiter = TAILQ_FIRST(&old->free)) != NULL;) {
+        TAILQ_REMOVE(&old->free, waiter, on_hub);
         close(waiter->event_fd);
         free(waiter);
     }
@@ -110,9 +113,10 @@ void waiter_hub_close(struct waiter_hub **hub)
 /* A leader that was connecting at the fork may have been changing the connection, which stays. */
 void waiter_hub_forget(struct waiter_hub *hub)
 {
-    for (const struct waiter *w = hub->all; w; w = w->hub_next)
+    const struct waiter *w;
+    TAILQ_FOREACH (w, &hub->all, on_hub)
         close(w->event_fd);
-    for (const struct waiter *w = hub->free; w; w = w->next)
+    TAILQ_FOREACH (w, &hub->free, on_hub)
         close(w->event_fd);
     if (hub->online && redis_fd(hub->redis) >= 0)
         close(redis_fd(hub->redis));
@@ -148,7 +152,7 @@ static void wake(struct waiter *waiter)
  * count. */
 static void wake_some(struct waiter *first, long count)
 {
-    for (struct waiter *w = first; w && count > 0; w = w->next)
+    for (struct waiter *w = first; w && count > 0; w = TAILQ_NEXT(w, on_channel))
         if (!w->woken) {
             wake(w);
             count--;
@@ -159,23 +163,25 @@ static void wake_some(struct waiter *first, long count)
  * The answers to the next subscriptions will wake them once more. */
 static void hub_lost(struct waiter_hub *hub)
 {
+    struct waiter *w;
     hub->online = false;
-    for (struct waiter *w = hub->all; w; w = w->hub_next)
+    TAILQ_FOREACH (w, &hub->all, on_hub)
         wake(w);
 }
 
 /* ---- channels; the mutex is held ---- */
 
-static struct channel **bucket_of(struct waiter_hub *hub, const char *name)
+static struct bucket *bucket_of(struct waiter_hub *hub, const char *name)
 {
     return &hub->buckets[hash_slot(name, BUCKETS)];
 }
 
 static struct channel *channel_find(struct waiter_hub *hub, const char *name)
 {
-    struct channel *channel = *bucket_of(hub, name);
-    while (channel && strcmp(channel->name, name) != 0)
-        channel = channel->next;
+    struct channel *channel;
+    LIST_FOREACH (channel, bucket_of(hub, name), in_bucket)
+        if (strcmp(channel->name, name) == 0)
+            break;
     return channel;
 }
 
@@ -195,9 +201,8 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     if (!channel)
         return NULL;
     snprintf(channel->name, sizeof channel->name, "%s", name);
-    struct channel **bucket = bucket_of(hub, name);
-    channel->next = *bucket;
-    *bucket = channel;
+    TAILQ_INIT(&channel->waiters);
+    LIST_INSERT_HEAD(bucket_of(hub, name), channel, in_bucket);
     channel->request = UINT64_MAX; /* none until the leader has connected */
     if (hub->online)
         channel_subscribe(hub, channel);
@@ -208,11 +213,8 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
  * that nobody reads. */
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
-    struct channel **link = bucket_of(hub, channel->name);
-    assert(!channel->first && !channel->last);
-    while (*link != channel)
-        link = &(*link)->next;
-    *link = channel->next;
+    assert(TAILQ_EMPTY(&channel->waiters));
+    LIST_REMOVE(channel, in_bucket);
     if (hub->online && !subscriber_ask(hub->redis, false, channel->name))
         hub_lost(hub);
     free(channel);
@@ -226,19 +228,21 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 static void lead_ready(struct waiter_hub *hub)
 {
     assert(hub->leader);
+    const struct channel *c;
     hub->answered++;
     hub->silent_ms = clock_now_ms();
     for (int i = 0; i < BUCKETS; i++)
-        for (struct channel *c = hub->buckets[i]; c; c = c->next)
+        LIST_FOREACH (c, &hub->buckets[i], in_bucket)
             if (c->request == hub->answered)
-                wake_some(c->first, LONG_MAX);
+                wake_some(TAILQ_FIRST(&c->waiters), LONG_MAX);
 }
 
 static void lead_message(struct waiter_hub *hub, const char *name, const char *text)
 {
-    struct channel *channel = channel_find(hub, name);
+    const struct channel *channel = channel_find(hub, name);
     if (channel)
-        wake_some(channel->first, text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
+        wake_some(TAILQ_FIRST(&channel->waiters),
+                  text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
 }
 
 static void lead_events(struct waiter_hub *hub)
@@ -268,11 +272,13 @@ static void lead_connect(struct waiter_hub *hub)
     pthread_mutex_lock(&hub->mutex);
     if (!connected)
         return;
+    struct channel *c;
     hub->asked = hub->answered = 0;
     hub->online = true;
-    for (int i = 0; i < BUCKETS && hub->online; i++)
-        for (struct channel *c = hub->buckets[i]; c && hub->online; c = c->next)
-            channel_subscribe(hub, c);
+    for (int i = 0; i < BUCKETS; i++)
+        LIST_FOREACH (c, &hub->buckets[i], in_bucket)
+            if (hub->online)
+                channel_subscribe(hub, c);
 }
 
 /* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not
@@ -297,8 +303,9 @@ static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 {
     if (hub->leader && hub->leader != waiter)
         return;
+    struct waiter *w;
     hub->leader = NULL;
-    for (struct waiter *w = hub->all; w; w = w->hub_next)
+    TAILQ_FOREACH (w, &hub->all, on_hub)
         if (w->sleeping && !w->woken) {
             signal_waiter(w);
             return;
@@ -309,9 +316,9 @@ static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 
 static struct waiter *waiter_make(struct waiter_hub *hub)
 {
-    struct waiter *waiter = hub->free;
+    struct waiter *waiter = TAILQ_FIRST(&hub->free);
     if (waiter) {
-        hub->free = waiter->next;
+        TAILQ_REMOVE(&hub->free, waiter, on_hub);
         hub->free_count--;
     } else {
         waiter = calloc(1, sizeof *waiter);
@@ -327,8 +334,7 @@ static void waiter_recycle(struct waiter_hub *hub, struct waiter *waiter)
 {
     assert(!waiter->sleeping && !waiter->signalled);
     if (hub->free_count < FREE_MAX) {
-        waiter->next = hub->free;
-        hub->free = waiter;
+        TAILQ_INSERT_HEAD(&hub->free, waiter, on_hub);
         hub->free_count++;
         return;
     }
@@ -341,36 +347,9 @@ static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct 
 {
     assert(waiter->event_fd >= 0);
     *waiter = (struct waiter){.hub = hub, .channel = channel, .event_fd = waiter->event_fd};
-    waiter->previous = channel->last;
-    if (channel->last)
-        channel->last->next = waiter;
-    else
-        channel->first = waiter;
-    channel->last = waiter;
-    waiter->hub_next = hub->all;
-    if (hub->all)
-        hub->all->hub_previous = waiter;
-    hub->all = waiter;
+    TAILQ_INSERT_TAIL(&channel->waiters, waiter, on_channel);
+    TAILQ_INSERT_HEAD(&hub->all, waiter, on_hub);
     waiter->woken = channel->request <= hub->answered;
-}
-
-static void unlink_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
-{
-    assert(waiter->channel == channel);
-    if (waiter->previous)
-        waiter->previous->next = waiter->next;
-    else
-        channel->first = waiter->next;
-    if (waiter->next)
-        waiter->next->previous = waiter->previous;
-    else
-        channel->last = waiter->previous;
-    if (waiter->hub_previous)
-        waiter->hub_previous->hub_next = waiter->hub_next;
-    else
-        hub->all = waiter->hub_next;
-    if (waiter->hub_next)
-        waiter->hub_next->hub_previous = waiter->hub_previous;
 }
 
 struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
@@ -449,7 +428,7 @@ void waiter_pass(struct waiter *waiter)
 {
     pthread_mutex_lock(&waiter->hub->mutex);
     if (waiter->owes)
-        wake_some(waiter->next, 1);
+        wake_some(TAILQ_NEXT(waiter, on_channel), 1);
     waiter->owes = false;
     pthread_mutex_unlock(&waiter->hub->mutex);
 }
@@ -462,11 +441,12 @@ void waiter_leave(struct waiter **leaving, bool content)
     *leaving = NULL;
     pthread_mutex_lock(&hub->mutex);
     assert(hub->leader != waiter && !waiter->sleeping);
-    unlink_waiter(hub, channel, waiter);
+    TAILQ_REMOVE(&channel->waiters, waiter, on_channel);
+    TAILQ_REMOVE(&hub->all, waiter, on_hub);
     if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
-        wake_some(channel->first, 1);
+        wake_some(TAILQ_FIRST(&channel->waiters), 1);
     clear_signal(waiter);
-    if (!channel->first)
+    if (TAILQ_EMPTY(&channel->waiters))
         channel_drop(hub, channel);
     waiter_recycle(hub, waiter);
     pthread_mutex_unlock(&hub->mutex);

@@ -30,7 +30,7 @@
 struct queue_hold {
     struct seclock_handle *handle;
     struct queue_node *node;
-    struct queue_hold *next;
+    LIST_ENTRY(queue_hold) in_list;
 };
 
 struct queue {
@@ -38,7 +38,7 @@ struct queue {
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the list, the nodes' holds and the handles' driver_data */
-    struct queue_hold *holds;
+    LIST_HEAD(, queue_hold) holds;
 };
 
 /* ---- holds ---- */
@@ -55,8 +55,7 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     pthread_mutex_lock(&queue->mutex);
     assert(!handle->driver_data);
     handle->hold_count = ++node->holds;
-    hold->next = queue->holds;
-    queue->holds = hold;
+    LIST_INSERT_HEAD(&queue->holds, hold, in_list);
     handle->driver_data = hold;
     handle->waiting = NULL;
     if (node->handle) /* which another hold of the node may outlive */
@@ -71,16 +70,11 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
 
 /* Takes a hold from its node, and gives the node to the caller after its last hold; else NULL. The
  * mutex is held. */
-static struct queue_node *hold_end(struct queue *queue, struct queue_hold *hold)
+static struct queue_node *hold_end(struct queue_hold *hold)
 {
-    struct queue_hold **link = &queue->holds;
-    while (*link != hold) {
-        assert(*link);
-        link = &(*link)->next;
-    }
-    *link = hold->next;
     struct queue_node *node = hold->node;
-    assert(node->holds > 0);
+    assert(node->holds > 0 && hold->handle->driver_data == hold);
+    LIST_REMOVE(hold, in_list);
     hold->handle->driver_data = NULL;
     free(hold);
     return --node->holds == 0 ? node : NULL;
@@ -99,9 +93,10 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
     char directory[ZK_PATH_MAX];
     struct queue_node *node = NULL;
     queue_directory(queue->prefix, handle->name, directory);
+    struct queue_hold *i;
     pthread_mutex_lock(&queue->mutex);
-    for (struct queue_hold *i = queue->holds; i && !node; i = i->next)
-        if (strcmp(i->node->owner, handle->owner) == 0 &&
+    LIST_FOREACH (i, &queue->holds, in_list)
+        if (!node && strcmp(i->node->owner, handle->owner) == 0 &&
             strcmp(i->node->directory, directory) == 0 && !i->node->leaving &&
             seclock_state(i->handle) == SECLOCK_STATE_HELD)
             node = i->node;
@@ -127,8 +122,9 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
 static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
 {
     int wanted = leaving->node->holds - 1;
-    for (struct queue_hold *i = queue->holds; i && wanted > 0; i = i->next)
-        if (i != leaving && i->node == leaving->node &&
+    const struct queue_hold *i;
+    LIST_FOREACH (i, &queue->holds, in_list)
+        if (wanted > 0 && i != leaving && i->node == leaving->node &&
             seclock_state(i->handle) == SECLOCK_STATE_LOST)
             wanted--;
     return wanted > 0;
@@ -155,8 +151,9 @@ static void queue_event(void *context, struct zk_session *session)
     assert(session);
     struct queue *queue = context;
     bool over = zk_session_over(session);
+    struct queue_hold *i;
     pthread_mutex_lock(&queue->mutex);
-    for (struct queue_hold *i = queue->holds; i; i = i->next)
+    LIST_FOREACH (i, &queue->holds, in_list)
         if (i->node->session == session) {
             if (over)
                 watchdog_lost(i->handle);
@@ -192,7 +189,7 @@ static enum seclock_result queue_open(const struct lock_context *context, void *
 static void queue_close(void *self)
 {
     struct queue *queue = self;
-    assert(!queue->holds);
+    assert(LIST_EMPTY(&queue->holds));
     zk_close(&queue->zk);
     pthread_mutex_destroy(&queue->mutex);
     free(queue);
@@ -366,7 +363,7 @@ static bool release_begin(struct queue *queue, struct queue_hold *hold,
     if (last)
         hold->node->leaving = true;
     else
-        hold_end(queue, hold);
+        hold_end(hold);
     pthread_mutex_unlock(&queue->mutex);
     return last;
 }
@@ -386,7 +383,7 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     if (result == SECLOCK_UNKNOWN)
         return result; /* the caller may try again; `drop` frees it */
     pthread_mutex_lock(&queue->mutex);
-    struct queue_node *node = hold_end(queue, hold);
+    struct queue_node *node = hold_end(hold);
     pthread_mutex_unlock(&queue->mutex);
     if (node)
         queue_node_free(node);
@@ -407,7 +404,7 @@ static void queue_drop(void *self, struct seclock_handle *handle)
         hold->node->leaving = true;
         queue_node_delete_later(hold->node);
     }
-    struct queue_node *node = hold_end(queue, hold);
+    struct queue_node *node = hold_end(hold);
     pthread_mutex_unlock(&queue->mutex);
     if (node)
         queue_node_free(node);

@@ -34,7 +34,8 @@ struct zk {
 
 void zk_watches_fire(const struct zk_session *session, const char *path)
 {
-    for (const struct zk_watch *watch = session->watches; watch; watch = watch->next)
+    const struct zk_watch *watch;
+    LIST_FOREACH (watch, &session->watches, in_session)
         if (!path || strcmp(watch->path, path) == 0)
             eventfd_write(watch->fd, 1);
 }
@@ -47,8 +48,7 @@ bool zk_watch_begin(struct zk_session *session, struct zk_watch *watch, const ch
     if (watch->fd < 0)
         return false;
     pthread_mutex_lock(&session->mutex);
-    watch->next = session->watches;
-    session->watches = watch;
+    LIST_INSERT_HEAD(&session->watches, watch, in_session);
     pthread_mutex_unlock(&session->mutex);
     return true;
 }
@@ -57,12 +57,7 @@ void zk_watch_end(struct zk_session *session, struct zk_watch *watch)
 {
     if (session->pid == getpid()) {
         pthread_mutex_lock(&session->mutex);
-        struct zk_watch **link = &session->watches;
-        while (*link != watch) {
-            assert(*link);
-            link = &(*link)->next;
-        }
-        *link = watch->next;
+        LIST_REMOVE(watch, in_session);
         pthread_mutex_unlock(&session->mutex);
     }
     close(watch->fd); /* last: another thread may get its number at once */
@@ -78,7 +73,7 @@ struct removal {
     char directory[ZK_PATH_MAX];
     char start[128]; /* of the child's name */
     bool asked;      /* its request is under way */
-    struct removal *next;
+    LIST_ENTRY(removal) in_session;
 };
 
 static void on_synced(int rc, const char *path, const void *data)
@@ -98,11 +93,7 @@ static void removal_drop(struct removal *removal)
 {
     struct zk_session *session = removal->session;
     pthread_mutex_lock(&session->mutex);
-    struct removal **link = &session->removals;
-    while (*link && *link != removal)
-        link = &(*link)->next;
-    if (*link)
-        *link = removal->next;
+    LIST_REMOVE(removal, in_session);
     pthread_mutex_unlock(&session->mutex);
     free(removal);
 }
@@ -171,8 +162,7 @@ void zk_delete_later(struct zk_session *session, const char *directory, const ch
     snprintf(removal->directory, sizeof removal->directory, "%s", directory);
     snprintf(removal->start, sizeof removal->start, "%s", start);
     pthread_mutex_lock(&session->mutex);
-    removal->next = session->removals;
-    session->removals = removal;
+    LIST_INSERT_HEAD(&session->removals, removal, in_session);
     bool now = session->connected;
     removal->asked = now;
     pthread_mutex_unlock(&session->mutex);
@@ -184,9 +174,10 @@ void zk_delete_later(struct zk_session *session, const char *directory, const ch
 static struct removal *removal_next(struct zk_session *session)
 {
     pthread_mutex_lock(&session->mutex);
-    struct removal *removal = session->removals;
-    while (removal && removal->asked)
-        removal = removal->next;
+    struct removal *removal;
+    LIST_FOREACH (removal, &session->removals, in_session)
+        if (!removal->asked)
+            break;
     if (removal)
         removal->asked = true;
     pthread_mutex_unlock(&session->mutex);
@@ -202,9 +193,8 @@ static void removals_start(struct zk_session *session)
 
 static void removals_free(struct zk_session *session)
 {
-    while (session->removals) {
-        struct removal *removal = session->removals;
-        session->removals = removal->next;
+    for (struct removal *removal; (removal = LIST_FIRST(&session->removals)) != NULL;) {
+        LIST_REMOVE(removal, in_session);
         free(removal);
     }
 }
@@ -244,7 +234,7 @@ static void no_log(const char *message)
 
 static void session_free(struct zk_session *session)
 {
-    assert(!session->watches);
+    assert(LIST_EMPTY(&session->watches));
     removals_free(session);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->mutex);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 enum { ZK_PATH_MAX = 512 }; /* bytes of a path, with its NUL */
@@ -39,8 +40,8 @@ struct zk_session {
     bool connected;
     bool over;
     int error; /* of the last request that was not ZOK */
-    struct zk_watch *watches;
-    struct removal *removals;
+    LIST_HEAD(, zk_watch) watches;
+    LIST_HEAD(, removal) removals;
 };
 
 /* `hosts` is host:port[,host:port...][/chroot]. Connects when first used. NULL: out of memory.
@@ -85,7 +86,7 @@ void zk_sync(struct zk_session *session, const char *path);
 struct zk_watch {
     char path[ZK_PATH_MAX];
     int fd;
-    struct zk_watch *next;
+    LIST_ENTRY(zk_watch) in_session;
 };
 
 /* False: no descriptor. A zk_read of the same path with `watched` has to follow. */
