@@ -38,8 +38,8 @@ bool stock_outcome_refused(enum stock_outcome outcome)
     }
 }
 
-enum stock_outcome stock_closed(const struct ledger_settings *settings, int64_t now_ms,
-                                int64_t *at_ms_out)
+enum stock_outcome stock_window_check(const struct ledger_settings *settings, int64_t now_ms,
+                                      int64_t *at_ms_out)
 {
     *at_ms_out = settings->ends_ms;
     if (settings->ends_ms != 0 && now_ms >= settings->ends_ms)

@@ -99,7 +99,7 @@ bool stock_outcome_refused(enum stock_outcome outcome);
 
 /* STOCK_OPEN, or why these settings refuse an order of that moment, and when the sale opens or
  * ended. Any thread. */
-enum stock_outcome stock_closed(const struct ledger_settings *settings, int64_t now_ms,
-                                int64_t *at_ms_out);
+enum stock_outcome stock_window_check(const struct ledger_settings *settings, int64_t now_ms,
+                                      int64_t *at_ms_out);
 
 #endif

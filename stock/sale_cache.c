@@ -3,8 +3,9 @@
  * why_two_counters: a retired sale is freed when no thread can look at it any more. A thread
  * counts itself in one of two counters, by whether the epoch is even or odd when it enters. The
  * epoch moves on only when the other counter, of the epoch before, is zero; so after a thread
- * has counted itself, the epoch moves on once at most until it leaves. A sale was taken out of
- * its slot in some epoch; two epochs later every thread that may have found it there has left. */
+ * has counted itself, the epoch moves on once at most until it leaves. A sale is taken out of its
+ * chain in some epoch; two epochs later every thread that may have come to it, also through sales
+ * that were taken out before, has left. */
 #include "stock/sale_cache.h"
 
 #include <assert.h>
@@ -17,9 +18,9 @@
 #include "base/text.h"
 #include "base/identifier.h"
 
-enum { SLOTS = 32768 }; /* a power of two */
+enum { CHAINS = 32768 };
 
-static_assert(SALES_ALL_MAX <= SLOTS / 4 * 3, "look-ups end soon at an empty slot");
+static_assert((int)SALES_ALL_MAX < (int)CHAINS, "chains are short");
 static_assert(SALES_MAX + SALES_RETIRED_MAX < SALES_ALL_MAX, "some may wait to be freed");
 
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
@@ -32,9 +33,10 @@ struct sale {
     char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
-    _Atomic bool retired; /* changes under the cache's mutex, as do the next two */
-    struct sale *next;    /* in a queue of the cache: retired later, or taken out later */
-    unsigned out_epoch;   /* when it was taken out of its slot */
+    _Atomic bool retired;           /* changes under the cache's mutex, as do the next three */
+    _Atomic(struct sale *) chained; /* the next one of its chain */
+    struct sale *next;              /* in a queue of the cache: retired later, or taken out later */
+    unsigned out_epoch;             /* when it was taken out of its chain */
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
     _Atomic int64_t probe_ns;        /* when the next order asks anew */
@@ -55,16 +57,13 @@ struct queue {
 struct sale_cache {
     pthread_mutex_t mutex; /* of writers; readers take none */
     size_t count;          /* of the sales that are not retired */
-    struct queue retired;  /* these still have their slots, */
+    struct queue retired;  /* these are still in their chains, */
     struct queue out;      /* these wait to be freed */
     _Atomic unsigned epoch;
     _Atomic size_t readers[2];     /* see why_two_counters */
     _Atomic int64_t held_until_ns; /* see sale_cache_expect_held */
-    _Atomic(struct sale *) slots[SLOTS];
+    _Atomic(struct sale *) chains[CHAINS];
 };
-
-/* Stands in a slot whose sale was taken out: those that it had pushed on are found behind it. */
-static struct sale taken_out;
 
 struct sale_cache *sale_cache_open(void)
 {
@@ -133,11 +132,11 @@ static void free_unseen(struct sale_cache *cache)
 
 void sale_cache_close(struct sale_cache **cache)
 {
-    for (size_t i = 0; *cache && i < SLOTS; i++) {
-        struct sale *sale = atomic_load(&(*cache)->slots[i]);
-        if (sale && sale != &taken_out)
+    for (size_t i = 0; *cache && i < CHAINS; i++)
+        for (struct sale *sale = atomic_load(&(*cache)->chains[i]), *next; sale; sale = next) {
+            next = atomic_load(&sale->chained);
             sale_free(sale);
-    }
+        }
     while (*cache && (*cache)->out.first)
         sale_free(queue_take(&(*cache)->out));
     free(*cache);
@@ -154,42 +153,30 @@ bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns)
     return now_ns < atomic_load_explicit(&cache->held_until_ns, memory_order_relaxed);
 }
 
-/* The slot where the sku is, or a free one where it would be. */
-static size_t slot_find(const struct sale_cache *cache, const char *sku, struct sale **sale_out)
+/* The sale of the sku, retired or not; else NULL. */
+static struct sale *find(const struct sale_cache *cache, const char *sku)
 {
-    size_t slot = hash_slot(sku, SLOTS), room = SLOTS;
-    for (size_t i = 0; i < SLOTS; i++, slot = (slot + 1) % SLOTS) {
-        *sale_out = atomic_load(&cache->slots[slot]);
-        if (!*sale_out)
-            return room < SLOTS ? room : slot;
-        if (*sale_out != &taken_out && strcmp((*sale_out)->sku, sku) == 0)
-            return slot;
-        if (*sale_out == &taken_out && room == SLOTS)
-            room = slot;
-    }
-    *sale_out = NULL;
-    return room;
+    struct sale *sale = atomic_load(&cache->chains[hash_slot(sku, CHAINS)]);
+    while (sale && strcmp(sale->sku, sku) != 0)
+        sale = atomic_load(&sale->chained);
+    return sale;
 }
 
-/* Takes the sale out of its slot. Before an empty slot nothing is found behind, so the slots there
- * are emptied as well. A reader that misses a sale for it asks the ledger. Under the mutex. */
+/* Takes the sale out of its chain. A thread that stands on it finds the way on. Under the mutex. */
 static void take_out(struct sale_cache *cache, struct sale *sale)
 {
-    struct sale *found = NULL;
-    size_t slot = slot_find(cache, sale->sku, &found);
-    assert(found == sale);
-    atomic_store(&cache->slots[slot], &taken_out);
-    if (!atomic_load(&cache->slots[(slot + 1) % SLOTS]))
-        for (; atomic_load(&cache->slots[slot]) == &taken_out; slot = (slot + SLOTS - 1) % SLOTS)
-            atomic_store(&cache->slots[slot], NULL);
+    _Atomic(struct sale *) *link = &cache->chains[hash_slot(sale->sku, CHAINS)];
+    assert(atomic_load(&sale->retired));
+    while (atomic_load(link) != sale)
+        link = &atomic_load(link)->chained;
+    atomic_store(link, atomic_load(&sale->chained));
     sale->out_epoch = atomic_load(&cache->epoch);
     queue_add(&cache->out, sale);
 }
 
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
 {
-    struct sale *sale = NULL;
-    slot_find(cache, sku, &sale);
+    struct sale *sale = find(cache, sku);
     return sale && !atomic_load_explicit(&sale->retired, memory_order_relaxed) ? sale : NULL;
 }
 
@@ -264,29 +251,26 @@ static bool revive(struct sale_cache *cache, struct sale *sale, const struct led
     return !older;
 }
 
-static size_t all(const struct sale_cache *cache)
-{
-    return cache->count + cache->retired.count + cache->out.count;
-}
-
 static bool is_full(const struct sale_cache *cache)
 {
-    return cache->count >= SALES_MAX || all(cache) >= SALES_ALL_MAX;
+    size_t all = cache->count + cache->retired.count + cache->out.count;
+    return cache->count >= SALES_MAX || all >= SALES_ALL_MAX;
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
 static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
 {
-    struct sale *sale = NULL;
     pthread_mutex_lock(&cache->mutex);
-    size_t slot = slot_find(cache, row->sku, &sale);
+    struct sale *sale = find(cache, row->sku);
     bool retired = sale && atomic_load(&sale->retired);
     free_unseen(cache);
     if (!sale && !is_full(cache)) {
         sale = sale_new(row->sku);
         update(sale, row);
         cache->count++;
-        atomic_store(&cache->slots[slot], sale);
+        _Atomic(struct sale *) *chain = &cache->chains[hash_slot(row->sku, CHAINS)];
+        atomic_store(&sale->chained, atomic_load(chain));
+        atomic_store(chain, sale);
     } else if (retired && !revive(cache, sale, row)) {
         sale = NULL;
     }
@@ -309,19 +293,17 @@ struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *
 void sale_cache_invalidate(struct sale_cache *cache)
 {
     unsigned section = sale_cache_enter(cache);
-    for (size_t i = 0; i < SLOTS; i++) {
-        struct sale *sale = atomic_load(&cache->slots[i]);
-        if (sale && sale != &taken_out)
+    for (size_t i = 0; i < CHAINS; i++)
+        for (struct sale *sale = atomic_load(&cache->chains[i]); sale;
+             sale = atomic_load(&sale->chained))
             sale_invalidate(sale);
-    }
     sale_cache_leave(cache, section);
 }
 
 void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round)
 {
-    struct sale *sale = NULL;
     pthread_mutex_lock(&cache->mutex);
-    slot_find(cache, sku, &sale);
+    struct sale *sale = find(cache, sku);
     if (sale && !atomic_load(&sale->retired)) {
         pthread_mutex_lock(&sale->mutex);
         if (sale->snapshot.round <= round) {
@@ -338,7 +320,7 @@ void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round
     pthread_mutex_unlock(&cache->mutex);
 }
 
-void sale_cache_hear(struct sale_cache *cache, const char *message)
+void sale_cache_on_message(struct sale_cache *cache, const char *message)
 {
     char sku[IDENTIFIER_SIZE];
     const char *mark = strchr(message, '!'); /* which no sku has */
@@ -352,22 +334,6 @@ void sale_cache_hear(struct sale_cache *cache, const char *message)
     sale_cache_leave(cache, section);
     if (mark)
         sale_cache_retire(cache, sku, (uint32_t)strtoul(mark + 1, NULL, 10));
-}
-
-size_t sale_cache_count(struct sale_cache *cache)
-{
-    pthread_mutex_lock(&cache->mutex);
-    size_t count = cache->count;
-    pthread_mutex_unlock(&cache->mutex);
-    return count;
-}
-
-size_t sale_cache_all(struct sale_cache *cache)
-{
-    pthread_mutex_lock(&cache->mutex);
-    size_t count = all(cache);
-    pthread_mutex_unlock(&cache->mutex);
-    return count;
 }
 
 bool sale_cache_full(struct sale_cache *cache)

@@ -52,7 +52,7 @@ void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round
 
 /* Takes a message of STOCK_CHANNEL: the sku of a sale that has changed, which is invalidated, or a
  * sku, a "!" and the round in which its sale was retired. Any thread. */
-void sale_cache_hear(struct sale_cache *cache, const char *message);
+void sale_cache_on_message(struct sale_cache *cache, const char *message);
 
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
 void sale_cache_invalidate(struct sale_cache *cache);
@@ -62,12 +62,8 @@ void sale_cache_invalidate(struct sale_cache *cache);
 void sale_cache_expect_held(struct sale_cache *cache, int64_t until_ns);
 bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns);
 
-/* How many sales there are that are not retired. Any thread. */
-size_t sale_cache_count(struct sale_cache *cache);
-
-/* How many sales have memory, and whether there is no room for another one: SALES_MAX are there
- * already, or SALES_ALL_MAX with the retired ones. Any thread. */
-size_t sale_cache_all(struct sale_cache *cache);
+/* True when there is no room for another sale: there are SALES_MAX already, or SALES_ALL_MAX with the
+ * retired ones. Any thread. */
 bool sale_cache_full(struct sale_cache *cache);
 
 const char *sale_sku(const struct sale *sale);

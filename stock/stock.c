@@ -83,7 +83,7 @@ void stock_close(struct stock **stock)
 {
     struct stock *old = *stock;
     if (old) {
-        stock_run_posted(old); /* the last batch's segments are settled, not left to their leases */
+        stock_flush(old); /* the last batch's segments are settled, not left to their leases */
         seclock_close(&old->locks);
         guard_lock_close(old);
         ledger_close(&old->ledger);
@@ -97,21 +97,6 @@ void stock_close(struct stock **stock)
     }
     free(old);
     *stock = NULL;
-}
-
-void stock_flush(struct stock *stock)
-{
-    stock_run_posted(stock);
-}
-
-bool stock_ping_redis(struct stock *stock)
-{
-    return redis_ping(stock->redis) == REDIS_ANSWERED;
-}
-
-bool stock_ping_ledger(struct stock *stock)
-{
-    return ledger_ping(stock->ledger) == LEDGER_OK;
 }
 
 struct redis *stock_redis(struct stock *stock)
@@ -146,11 +131,6 @@ const char *stock_place(const struct stock *stock, enum stock_server server)
     return server == STOCK_REDIS    ? redis_place(stock->redis)
            : server == STOCK_LEDGER ? ledger_place(stock->ledger)
                                     : "";
-}
-
-uint64_t stock_redis_connects(const struct stock *stock)
-{
-    return redis_stats(stock->redis).connects;
 }
 
 /* ---- selling ---- */
@@ -243,7 +223,7 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     /* The last batch's settles wait for a trip of this one. When it makes none, perhaps the next
      * makes none either, and their segments would stay locked for a lease. */
     if (stock->stats.redis_calls == trips)
-        stock_run_posted(stock);
+        stock_flush(stock);
     for (size_t i = 0; i < count; i++)
         assert(orders[i]->outcome != STOCK_OPEN);
 }

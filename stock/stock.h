@@ -18,11 +18,6 @@ void stock_close(struct stock **stock);
  * when no next batch is waiting. */
 void stock_flush(struct stock *stock);
 
-/* Pings Redis, or the ledger; a connection that the other side has closed is detected and
- * reopened. */
-bool stock_ping_redis(struct stock *stock);
-bool stock_ping_ledger(struct stock *stock);
-
 /* The connection to Redis, for commands by the thread that owns the stock, between its calls. */
 struct redis *stock_redis(struct stock *stock);
 
@@ -40,8 +35,6 @@ struct stock_held *stock_held(struct stock *stock);
 
 /* Where the server is, for messages; "" for STOCK_LOCKS. */
 const char *stock_place(const struct stock *stock, enum stock_server server);
-
-uint64_t stock_redis_connects(const struct stock *stock);
 
 /* How many orders one stock_sell should be given at most: 1 for a strategy that takes orders one at
  * a time. */

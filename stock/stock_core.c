@@ -55,7 +55,7 @@ bool stock_lost_node(const struct stock *stock, size_t count)
     return false;
 }
 
-void stock_run_posted(struct stock *stock)
+void stock_flush(struct stock *stock)
 {
     if (stock->call_count > 0)
         stock_run_calls(stock);
@@ -68,7 +68,8 @@ void stock_revalidate(struct stock *stock)
 }
 
 /* True when the ledger says something that this process does not know yet. */
-static bool is_news(struct sale *known, enum ledger_result result, const struct ledger_sale *row)
+static bool row_changed(struct sale *known, enum ledger_result result,
+                        const struct ledger_sale *row)
 {
     if (!known || result != LEDGER_OK)
         return known || result == LEDGER_OK;
@@ -92,7 +93,7 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     if (result != LEDGER_OK && result != LEDGER_NO)
         return result;
     uint64_t connection = ledger_connection(stock->ledger);
-    if (is_news(known, result, &row) && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+    if (row_changed(known, result, &row) && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return LEDGER_FAILED;
     if (result == LEDGER_NO && known)
         sale_cache_retire(stock->sale_cache, sku, round);

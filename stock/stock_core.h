@@ -10,8 +10,7 @@
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "sql/sales/ledger_retire.h"
-#include "stock/sale_cache.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 struct stock {
     const struct stock_strategy *strategy;
@@ -71,9 +70,6 @@ bool stock_run_calls(struct stock *stock);
 /* True when Redis is a cluster and one of the first `count` calls of the last pipeline was not
  * answered; to be asked before the next stock_call. */
 bool stock_lost_node(const struct stock *stock, size_t count);
-
-/* Sends the pipeline if a call is posted. */
-void stock_run_posted(struct stock *stock);
 
 /* Pings Redis and the ledger before a rare call, so that a connection which the other side has
  * closed meanwhile is reopened first. */

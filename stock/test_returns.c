@@ -625,7 +625,7 @@ static void test_return_that_broke_off_leaves_its_segments_dirty(void **state)
     struct stock *direct = stock;
     sql_wire_open(&wire);
     stock = open_stock(wire.url);
-    assert_true(stock_ping_ledger(stock));
+    assert_int_equal(ledger_ping(stock_ledger(stock)), LEDGER_OK);
     atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
     wire.server_port = 0;
     assert_int_equal(cancel_within(several, 0), STOCK_STATE_IN_DOUBT);
@@ -664,7 +664,7 @@ static void run_over_wire(int fault, uint32_t pays)
     struct stock *direct = stock;
     sql_wire_open(&wire);
     stock = open_stock(wire.url);
-    assert_true(stock_ping_ledger(stock));
+    assert_int_equal(ledger_ping(stock_ledger(stock)), LEDGER_OK);
     atomic_store(&wire.fault, fault);
     assert_int_equal(pays > 0 ? pay(several) : cancel(several), STOCK_STATE_OK);
     assert_true(moved);
@@ -710,7 +710,7 @@ static void test_ledger_that_stays_away_leaves_it_in_doubt(void **state)
     struct stock *direct = stock;
     sql_wire_open(&wire);
     stock = open_stock(wire.url);
-    assert_true(stock_ping_ledger(stock));
+    assert_int_equal(ledger_ping(stock_ledger(stock)), LEDGER_OK);
     atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
     wire.server_port = 0;
     assert_int_equal(cancel_within(several, 300), STOCK_STATE_IN_DOUBT);
@@ -808,7 +808,7 @@ static void test_many_cancels_over_a_line_that_breaks(void **state)
     struct stock *direct = stock;
     sql_wire_open(&wire);
     stock = open_stock(wire.url);
-    assert_true(stock_ping_ledger(stock));
+    assert_int_equal(ledger_ping(stock_ledger(stock)), LEDGER_OK);
     atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
     assert_int_equal(cancel_all(40), 40);
     stock_close(&stock);

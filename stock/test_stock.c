@@ -732,8 +732,8 @@ static void test_unreachable_redis_is_unavailable(void **state)
     struct stock_order one = order("s", 1, "");
     sell_all(cut_off, &one, 1);
     assert_int_equal(one.outcome, STOCK_UNAVAILABLE);
-    assert_false(stock_ping_redis(cut_off));
-    assert_true(stock_ping_ledger(cut_off));
+    assert_int_not_equal(redis_ping(stock_redis(cut_off)), REDIS_ANSWERED);
+    assert_int_equal(ledger_ping(stock_ledger(cut_off)), LEDGER_OK);
     stock_close(&cut_off);
     audit("s", 0);
 }
@@ -945,8 +945,8 @@ static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
         sell_all(cut_off, &orders[i], 1);
         assert_int_equal(orders[i].outcome, STOCK_UNAVAILABLE);
     }
-    assert_true(stock_ping_redis(cut_off));
-    assert_false(stock_ping_ledger(cut_off));
+    assert_int_equal(redis_ping(stock_redis(cut_off)), REDIS_ANSWERED);
+    assert_int_not_equal(ledger_ping(stock_ledger(cut_off)), LEDGER_OK);
     stock_close(&cut_off);
     assert_int_equal(redis_server_do("HGET seckill:{s:0}:segment available"), 5);
     assert_int_equal(sell_out("s"), 5);
@@ -959,7 +959,8 @@ static struct stock_order sell_over_wire(enum sql_wire_fault fault, bool cut, bo
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     struct stock_order one = order("s", 3, "");
-    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    assert_true(redis_ping(stock_redis(over)) == REDIS_ANSWERED &&
+                ledger_ping(stock_ledger(over)) == LEDGER_OK);
     wire.fault = fault;
     if (cut)
         wire.server_port = 0;
@@ -1022,7 +1023,8 @@ static void test_duplicate_of_an_order_in_doubt_finds_that_order(void **state)
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     struct stock_order one = order("s", 3, "k"), duplicate = order("s", 3, "k");
     struct stock_order *both[] = {&one, &duplicate};
-    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    assert_true(redis_ping(stock_redis(over)) == REDIS_ANSWERED &&
+                ledger_ping(stock_ledger(over)) == LEDGER_OK);
     wire.fault = WIRE_LOSES_ANSWER;
     wire.server_port = 0;
     stock_sell(over, both, 2);
@@ -1049,7 +1051,8 @@ static void test_repeat_that_cannot_be_confirmed_is_unavailable(void **state)
     sell_all(stock, &one, 1);
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
-    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    assert_true(redis_ping(stock_redis(over)) == REDIS_ANSWERED &&
+                ledger_ping(stock_ledger(over)) == LEDGER_OK);
     wire.fault = WIRE_LOSES_COMMIT;
     assert_int_equal(sell_once(over, &other), STOCK_UNAVAILABLE);
     assert_int_equal(sell_once(over, &other), STOCK_KEY_REUSED);
@@ -1106,7 +1109,8 @@ static void test_reset_that_broke_off_leaves_its_segments_dirty(void **state)
     assert_int_equal(sell_out("s"), 9);
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
-    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    assert_true(redis_ping(stock_redis(over)) == REDIS_ANSWERED &&
+                ledger_ping(stock_ledger(over)) == LEDGER_OK);
     wire.fault = WIRE_LOSES_ANSWER;
     wire.server_port = 0;
     assert_int_equal(stock_reset(over, &asked, WAIT_MS, &sale, &use, &ended), STOCK_ADMIN_IN_DOUBT);

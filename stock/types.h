@@ -7,7 +7,7 @@
 #include "base/identifier.h"
 #include "sql/ledger_rows.h"
 
-#define STOCK_CHANNEL "seckill:changed" /* see sale_cache_hear */
+#define STOCK_CHANNEL "seckill:changed" /* see sale_cache_on_message */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */
 
 /* The stock as one thread sees it, over its own connections. */

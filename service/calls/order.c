@@ -161,7 +161,7 @@ static void decide_by_cache(struct service *service, struct sale *sale, struct s
     /* The window is refused from the cache only while the ledger has confirmed it lately. */
     if (sale_window_cached(sale, now_ns, &settings)) {
         order->created_ms = synced_clock_ms(&service->clock);
-        order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
+        order->outcome = stock_window_check(&settings, order->created_ms, &order->at_ms);
     }
     /* Most of a flash sale's traffic comes after the last unit: it must not reach the queue. */
     if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {

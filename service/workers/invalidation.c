@@ -2,7 +2,7 @@
  *
  * A daemon that changes a sale, or gives units back to it, publishes the sku in Redis. Each daemon
  * then forgets what it remembers of that sale ("sold out", above all) and asks again. That a sale
- * is retired is published as well (sale_cache_hear).
+ * is retired is published as well (sale_cache_on_message).
  *
  * why_forget_all: Redis keeps no message for a subscriber that is away. Whenever the connection was
  * down a message may have been lost, so the listener forgets about every sale. */
@@ -39,7 +39,7 @@ static void receive(struct invalidation_listener *listener)
            !worker_stopping(&listener->thread)) {
         result = redis_next_message(listener->redis, 0, message, sizeof message);
         if (result == REDIS_ANSWERED)
-            sale_cache_hear(cache, message);
+            sale_cache_on_message(cache, message);
     }
     sale_cache_invalidate(cache);
 }

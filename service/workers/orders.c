@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
+#include "lua/redis.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
@@ -175,7 +176,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
 
 static void count_connects(struct order_worker *worker)
 {
-    uint64_t redis = stock_redis_connects(worker->stock);
+    uint64_t redis = redis_stats(stock_redis(worker->stock)).connects;
     uint64_t ledger = ledger_stats(stock_ledger(worker->stock)).connects;
     if (redis > worker->redis_connects) {
         if (worker->redis_connects > 0)
@@ -363,8 +364,8 @@ static size_t take_next(struct order_worker *worker, size_t max)
 static void ping(struct order_worker *worker)
 {
     faults_begin(worker->stock);
-    stock_ping_redis(worker->stock);
-    stock_ping_ledger(worker->stock);
+    redis_ping(stock_redis(worker->stock));
+    ledger_ping(stock_ledger(worker->stock));
     faults_log(worker->stock, "ping_failed", 0, "orders that come now may be refused", NULL);
 }
 

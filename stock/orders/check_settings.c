@@ -141,7 +141,7 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
     }
     order->snapshot = &entry_of(stock->settings, order->sale)->snapshot;
     enum stock_outcome outcome =
-        stock_closed(&order->snapshot->settings, order->created_ms, &order->at_ms);
+        stock_window_check(&order->snapshot->settings, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         settings_refuse(stock, order, outcome);
 }

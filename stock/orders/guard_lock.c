@@ -163,7 +163,7 @@ void guard_lock_end(struct stock *stock)
     struct guard_lock *guard = stock->guard_lock;
     /* Settled first: the next holder of the guard lock must find the segment free. */
     if (guard->count > 0)
-        stock_run_posted(stock);
+        stock_flush(stock);
     for (size_t i = 0; i < guard->count; i++)
         seclock_release(guard->handles[i]);
     seclock_multi_free(guard->handles, guard->count);

@@ -188,7 +188,7 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
     sell_batch(stock, orders, count);
     rate_finish(stock);
     if (held_most(stock->batch))
-        stock_run_posted(stock);
+        stock_flush(stock);
     if (stock->guard_lock)
         guard_lock_end(stock);
 }

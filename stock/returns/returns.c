@@ -417,7 +417,7 @@ static void end_locked(struct stock *stock, struct returns_work *work, enum ledg
     read_results(work, result, returns);
     end_unchanged(stock);
     stock->hold_count = 0;
-    stock_run_posted(stock);
+    stock_flush(stock);
     publish(stock, work, result == LEDGER_UNKNOWN);
 }
 
@@ -442,7 +442,7 @@ static void end_parts(struct stock *stock, struct part *parts, size_t count, enu
         end_locked(stock, work, to, returns);
         return;
     }
-    stock_run_posted(stock);
+    stock_flush(stock);
     for (size_t i = 0; i < count; i++)
         set_all(&parts[i], STOCK_STATE_FAILED);
 }

@@ -37,7 +37,7 @@ static struct stock_cached read_cached(const struct script_call *call)
 static bool read_segments(struct stock *stock, const char *sku, const struct ledger_segment *rows,
                           size_t count)
 {
-    stock_run_posted(stock);
+    stock_flush(stock);
     for (size_t i = 0; i < count; i++)
         post_read(stock, sku, rows[i].segment);
     return stock_run_calls(stock) && !stock_lost_node(stock, count);

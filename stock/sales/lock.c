@@ -77,7 +77,7 @@ static void post_unmark(struct stock *stock, struct sale_lock *locked)
 bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fences_out)
 {
     bool held = true;
-    stock_run_posted(stock); /* there may be as many calls as segments */
+    stock_flush(stock); /* there may be as many calls as segments */
     for (size_t i = 0; i < locked->count; i++) {
         fences_out[i] = locked->holds[i].fence;
         segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);

@@ -434,7 +434,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
 static bool take_optimistic(struct stock *stock, size_t first_hold)
 {
     int64_t start_ns;
-    stock_run_posted(stock); /* what the last batch gives back is there for this one */
+    stock_flush(stock); /* what the last batch gives back is there for this one */
     start_ns = clock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);

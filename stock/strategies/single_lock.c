@@ -28,7 +28,7 @@ static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
     struct lock_hold lock = {.state = SECLOCK_STATE_RELEASED};
     strcpy(lock.name, seclock_name(handle));
     segment_post_fence(stock, &lock, last);
-    stock_run_posted(stock);
+    stock_flush(stock);
     return true;
 }
 

@@ -360,8 +360,8 @@ MUTANTS = {
     "lost_settings_are_learnt": Mutant(
         "settings that the ledger's server forgets were never in force anywhere",
         (("stock/stock_core.c",
-          "if (is_news(known, result, &row) && ledger_confirm(stock->ledger, connection) != "
-          "LEDGER_OK)", "if (is_news(known, result, &row) && connection == UINT64_MAX)"),),
+          "if (row_changed(known, result, &row) && ledger_confirm(stock->ledger, connection) != "
+          "LEDGER_OK)", "if (row_changed(known, result, &row) && connection == UINT64_MAX)"),),
         "test_stock/test_settings_changed_elsewhere_are_learnt_after_a_write"),
     "rate_is_not_asked_again": Mutant(
         "an order whose rate was not told is asked for again",
@@ -639,7 +639,7 @@ REDUNDANT = {
     "settles_wait_for_a_trip": Mutant(
         "no segment stays locked behind the last batch",
         (("stock/stock.c", "    if (stock->stats.redis_calls == trips)\n        "
-          "stock_run_posted(stock);", "    (void)trips;"),)),
+          "stock_flush(stock);", "    (void)trips;"),)),
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",
         (("stock/returns/returns.c",

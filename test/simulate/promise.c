@@ -190,7 +190,7 @@ static void check_settings(const struct version *sale, const struct version *ord
     if (order->order.round != sale->sale.round)
         promise_break("order %llu is of round %u, and the sale is in round %u", id,
                       order->order.round, sale->sale.round);
-    if (stock_closed(&in_force, order->order.created_ms, &at_ms) != STOCK_OPEN)
+    if (stock_window_check(&in_force, order->order.created_ms, &at_ms) != STOCK_OPEN)
         promise_break("order %llu is accepted while the sale is closed", id);
     uint32_t units = units_of_user(order->user_id, sale);
     if (settings->per_user_limit > 0 && units > settings->per_user_limit)
@@ -561,7 +561,7 @@ static void check_closed(const struct given *given, enum stock_outcome outcome)
         return;
     struct ledger_settings in_force = sale->sale.settings;
     in_force.counting = count_seen(sale->sku, sale->sale.round, NULL) != NULL;
-    if (stock_closed(&in_force, given->created_ms, &at_ms) == STOCK_OPEN)
+    if (stock_window_check(&in_force, given->created_ms, &at_ms) == STOCK_OPEN)
         promise_break("order %llu was refused as %s, and the sale was open",
                       (unsigned long long)given->order_id, outcome_name(outcome));
 }

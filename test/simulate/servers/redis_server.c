@@ -288,7 +288,7 @@ static void deliver(void *argument, uint32_t incarnation)
         loop_at(process->asleep_until_ns, deliver, news, incarnation);
         return;
     }
-    sale_cache_hear(process->cache, news->message);
+    sale_cache_on_message(process->cache, news->message);
 }
 
 void redis_server_publish(const char *channel, const char *text)
