@@ -97,11 +97,11 @@ static void test_redis_over_tls(void **state)
     bad("redis", "rediss://h?ca=/a&", "option");
     bad("redis", "rediss://h?cert=/a", "only one");
     bad("redis", "rediss://h?key=/a", "only one");
-    bad("redis", "rediss://h?c=/a", "none of such");
-    bad("redis", "rediss://h?caa=/a", "none of such");
+    bad("redis", "rediss://h?c=/a", "no option of that name");
+    bad("redis", "rediss://h?caa=/a", "no option of that name");
     bad("redis", "rediss://h?ca=/%zz", "value");
-    bad("redis", "rediss://h?sentinel_password=pw", "none of such");
-    bad("redis", "redis://h?ca=/a", "none of such");
+    bad("redis", "rediss://h?sentinel_password=pw", "no option of that name");
+    bad("redis", "redis://h?ca=/a", "no option of that name");
 }
 
 static void test_redis_by_its_socket(void **state)
@@ -118,7 +118,7 @@ static void test_redis_by_its_socket(void **state)
     bad("redis", "redis+unix://h/s", "there is a host");
     bad("redis", "redis+unix:///s?db=", "number");
     bad("redis", "redis+unix:///s?db=x", "number");
-    bad("redis", "redis+unix:///s?ca=/a", "none of such");
+    bad("redis", "redis+unix:///s?ca=/a", "no option of that name");
     bad("redis", "rediss+unix:///s", "another scheme");
 }
 
@@ -143,7 +143,7 @@ static void test_sentinels(void **state)
     bad("redis", "redis+sentinel://a,,b/m", "host is missing");
     bad("redis", "redis+sentinel://a,b/m/x", "number");
     bad("redis", "redis+sentinel://a,b/%zz", "name");
-    bad("redis", "redis+sentinel://a/m?ca=/a", "none of such");
+    bad("redis", "redis+sentinel://a/m?ca=/a", "no option of that name");
     bad("redis", "redis+sentinel://a/m?sentinel_user=s", "without a sentinel_password");
     good("redis", "redis+sentinel://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16/m");
     bad("redis", "redis+sentinel://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17/m", "16 hosts");
@@ -161,7 +161,7 @@ static void test_clusters(void **state)
     bad("redis", "redis+cluster://a/1", "but 0");
     bad("redis", "redis+cluster://a/x", "but 0");
     bad("redis", "redis+cluster://a,", "host is missing");
-    bad("redis", "redis+cluster://a?db=1", "none of such");
+    bad("redis", "redis+cluster://a?db=1", "no option of that name");
     bad("redis", "redis://a,b", "more than one host");
     bad("redis", "redis://a;b", "a host has other characters");
     bad("mysql", "mysql://a;b:1/db", "a host has other characters");
@@ -263,10 +263,11 @@ static void test_bad_parts(void **state)
     bad("mysql", "mysql://h/?socket=/s", "database is missing");
     bad("mysql", "mysql://h/%zz", "database");
     bad("mysql", "mysql:///db", "host is missing");
-    bad("mysql", "mysql://u:pw@/db?socket=", "host is missing");
+    bad("mysql", "mysql://u:pw@/db?socket=s", "host is missing");
+    bad("mysql", "mysql://u:pw@/db?socket=", "option has no value");
     bad("mysql", "mysql://h/db?", "option");
     bad("mysql", "mysql://h/db?sock=/s", "option");
-    bad("mysql", "mysql://h/db?socket=/%", "socket");
+    bad("mysql", "mysql://h/db?socket=/%", "option's value");
 }
 
 /* The longest that fits, and one more. */

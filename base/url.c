@@ -11,21 +11,18 @@
 #include <string.h>
 #include <strings.h>
 
-/* Part of the text: [from, to). */
+/* A part of the text: [from, to). */
 struct span {
     const char *from, *to;
 };
 
-/* What stands where, before any of it is decoded. Missing spans have from == NULL. */
+/* The parts of a URL, not yet decoded. Missing ones have from == NULL. */
 struct spans {
     struct span login;  /* user[:password] */
     struct span place;  /* host[:port], or several of them */
     struct span path;   /* behind the slash */
     struct span option; /* behind the question mark */
 };
-
-static const char bad_login[] = "the user or the password is too long or badly percent-encoded";
-static const char bad_port[] = "the port is not a number from 1 to 65535";
 
 /* ---- cutting ---- */
 
@@ -34,7 +31,7 @@ static const char *find(struct span span, char c)
     return span.from ? memchr(span.from, c, (size_t)(span.to - span.from)) : NULL;
 }
 
-/* Cuts the span off at the first such character, if there is one, and gives what stands behind. */
+/* Cuts the span off at the first such character, if it has one, and returns the rest behind it. */
 static struct span cut(struct span *span, char c)
 {
     struct span behind = {NULL, NULL};
@@ -109,7 +106,7 @@ static bool read_number(struct span span, unsigned max, unsigned *number_out)
 static const char *read_port(struct span port, struct url_server *server)
 {
     if (port.from && (!read_number(port, 65535, &server->port) || server->port == 0))
-        return bad_port;
+        return "the port is not a number from 1 to 65535";
     return NULL;
 }
 
@@ -129,8 +126,8 @@ static const char *read_bracketed(struct span place, struct url_server *server)
     return read_port(port, server);
 }
 
-/* Letters, digits and - . _ are all that names and IPv4 addresses have. Another separator of a list
- * than the comma would else be looked up as a part of a name. */
+/* Names and IPv4 addresses have letters, digits and - . _ only. Otherwise a list with another
+ * separator than the comma would be looked up as one name. */
 static bool is_host(const char *host)
 {
     for (; *host; host++)
@@ -139,7 +136,7 @@ static bool is_host(const char *host)
     return true;
 }
 
-/* host[:port]. The host may be missing, for the caller to judge. */
+/* Reads host[:port]. The host may be missing: the caller judges that. */
 static const char *read_place(struct span place, struct url_server *server)
 {
     if (place.from < place.to && *place.from == '[')
@@ -152,7 +149,7 @@ static const char *read_place(struct span place, struct url_server *server)
     return read_port(port, server);
 }
 
-/* Up to `max` of them, with commas between. */
+/* Reads up to `max` places with commas between. */
 static const char *read_places(struct span places, unsigned port, size_t max, struct url *url)
 {
     const char *wrong = NULL;
@@ -176,12 +173,19 @@ static const char *read_login(struct span login, struct url *url)
     struct span password = cut(&login, ':');
     bool good = decode(login, url->user, sizeof url->user) &&
                 decode(password, url->password, sizeof url->password);
-    return good ? NULL : bad_login;
+    return good ? NULL : "the user or the password is too long or badly percent-encoded";
+}
+
+static const char *read_servers(const struct spans *spans, unsigned port, size_t max,
+                                struct url *url)
+{
+    const char *wrong = read_login(spans->login, url);
+    return wrong ? wrong : read_places(spans->place, port, max, url);
 }
 
 /* ---- options ---- */
 
-/* One that the URL may have: a text, or where `number` says so the database's number. */
+/* An option that the URL may have: a text, or if `number` is set, the database's number. */
 struct option {
     const char *name;
     char *text;
@@ -208,7 +212,7 @@ static const char *read_option(struct span option, const struct option *known, s
                    ? NULL
                    : "an option's value is too long or badly percent-encoded";
     }
-    return "it has an option that is none of such a URL";
+    return "such a URL has no option of that name";
 }
 
 static const char *read_options(struct span options, const struct option *known, size_t count)
@@ -224,7 +228,7 @@ static const char *read_options(struct span options, const struct option *known,
 
 /* ---- what is special about each scheme ---- */
 
-/* The options that a URL of Redis may have are those of its kind, and with TLS those of TLS. */
+/* TLS adds options of its own to those of the URL's kind. */
 static const char *read_redis_options(struct span options, struct url *url)
 {
     const struct option known[] = {
@@ -254,18 +258,10 @@ static const char *read_database(struct span path, struct url *url)
 
 static const char *read_redis(const struct spans *spans, unsigned port, struct url *url)
 {
-    const char *wrong = read_login(spans->login, url);
-    if (!wrong)
-        wrong = read_places(spans->place, port, 1, url);
+    const char *wrong = read_servers(spans, port, 1, url);
     if (!wrong)
         wrong = read_database(spans->path, url);
     return wrong ? wrong : read_redis_options(spans->option, url);
-}
-
-static const char *read_redis_tls(const struct spans *spans, unsigned port, struct url *url)
-{
-    url->tls = true;
-    return read_redis(spans, port, url);
 }
 
 static const char *read_unix(const struct spans *spans, unsigned port, struct url *url)
@@ -289,9 +285,7 @@ static const char *read_sentinel(const struct spans *spans, unsigned port, struc
 {
     struct span name = spans->path, database = cut(&name, '/');
     url->kind = URL_SENTINEL;
-    const char *wrong = read_login(spans->login, url);
-    if (!wrong)
-        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
+    const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
     if (wrong)
         return wrong;
     if (name.from == name.to)
@@ -302,56 +296,28 @@ static const char *read_sentinel(const struct spans *spans, unsigned port, struc
     return wrong ? wrong : read_redis_options(spans->option, url);
 }
 
-static const char *read_sentinel_tls(const struct spans *spans, unsigned port, struct url *url)
-{
-    url->tls = true;
-    return read_sentinel(spans, port, url);
-}
-
 static const char *read_cluster(const struct spans *spans, unsigned port, struct url *url)
 {
     url->kind = URL_CLUSTER;
-    const char *wrong = read_login(spans->login, url);
-    if (!wrong)
-        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
+    const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
     if (!wrong && (read_database(spans->path, url) || url->database_number != 0))
         wrong = "a cluster has no database but 0";
     return wrong ? wrong : read_redis_options(spans->option, url);
 }
 
-static const char *read_cluster_tls(const struct spans *spans, unsigned port, struct url *url)
-{
-    url->tls = true;
-    return read_cluster(spans, port, url);
-}
-
-static const char *read_mysql_socket(struct span value, struct url *url)
-{
-    static const char option[] = "socket=";
-    const size_t head = sizeof option - 1;
-    if (!value.from)
-        return NULL;
-    if (strncmp(value.from, option, head) != 0)
-        return "the only option is socket";
-    value.from += head;
-    if (!decode(value, url->socket, sizeof url->socket))
-        return "the socket's path is too long or badly percent-encoded";
-    return NULL;
-}
-
 static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
 {
+    const struct option socket = {"socket", url->socket, sizeof url->socket, NULL};
     const bool hostless = spans->place.from == spans->place.to;
-    const char *wrong = read_login(spans->login, url);
-    if (!wrong && !hostless)
-        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
+    const char *wrong =
+        hostless ? read_login(spans->login, url) : read_servers(spans, port, URL_SERVERS_MAX, url);
     if (wrong)
         return wrong;
     if (spans->path.from == spans->path.to)
         return "the database is missing";
     if (!decode(spans->path, url->database, sizeof url->database))
         return "the database's name is too long or badly percent-encoded";
-    wrong = read_mysql_socket(spans->option, url);
+    wrong = read_options(spans->option, &socket, 1);
     if (!wrong && hostless && url->socket[0] != '/')
         wrong = "the host is missing";
     if (!wrong && url->server_count > 1 && url->socket[0] != '\0')
@@ -363,7 +329,7 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
     return wrong;
 }
 
-/* Checks each host of the list, of any length: its client library takes the text itself. */
+/* Checks each host of a list of any length: the client library of ZooKeeper takes the text itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = NULL;
@@ -374,7 +340,7 @@ static const char *read_zookeeper(const struct spans *spans, unsigned port, stru
     for (struct span rest = spans->place; !wrong && rest.from;) {
         struct span one = rest;
         rest = cut(&one, ',');
-        url->server_count = 0; /* of as many as there may be, the last one is kept */
+        url->server_count = 0; /* only the last one is kept */
         wrong = read_places(one, port, 1, url);
     }
     return wrong;
@@ -382,24 +348,28 @@ static const char *read_zookeeper(const struct spans *spans, unsigned port, stru
 
 #define HOSTS "host[:port][,host[:port]...]"
 
-/* `read` gives NULL, or what is wrong in words. A family's first scheme is its plainest. */
+/* `read` returns NULL, or in words what is wrong. A family's first scheme has its plainest form. */
 static const struct scheme {
     const char *family, *name, *form;
     unsigned port; /* unless the URL says another */
+    bool tls;
     const char *(*read)(const struct spans *spans, unsigned port, struct url *url);
 } schemes[] = {
-    {"redis", "redis", "redis://[user:password@]host[:port][/db]", 6379, read_redis},
-    {"redis", "rediss", "rediss://[user:password@]host[:port][/db][?ca=/path]", 6379,
-     read_redis_tls},
-    {"redis", "redis+unix", "redis+unix://[user:password@]/path[?db=number]", 0, read_unix},
+    {"redis", "redis", "redis://[user:password@]host[:port][/db]", 6379, false, read_redis},
+    {"redis", "rediss", "rediss://[user:password@]host[:port][/db][?ca=/path]", 6379, true,
+     read_redis},
+    {"redis", "redis+unix", "redis+unix://[user:password@]/path[?db=number]", 0, false, read_unix},
     {"redis", "redis+sentinel", "redis+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
-     read_sentinel},
+     false, read_sentinel},
     {"redis", "rediss+sentinel", "rediss+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
-     read_sentinel_tls},
-    {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, read_cluster},
-    {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, read_cluster_tls},
-    {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, read_mysql},
-    {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, read_zookeeper},
+     true, read_sentinel},
+    {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, false, read_cluster},
+    {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, true,
+     read_cluster},
+    {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
+     read_mysql},
+    {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, false,
+     read_zookeeper},
 };
 
 static const struct scheme *const schemes_end = schemes + sizeof schemes / sizeof *schemes;
@@ -412,7 +382,7 @@ static bool is_visible(const char *text)
     return true;
 }
 
-/* The scheme of the text; NULL: it is none that is known. */
+/* The scheme of the text; NULL: it has no known one. */
 static const struct scheme *scheme_of(const char *text)
 {
     const char *end = url_scheme_end(text);
@@ -441,6 +411,7 @@ static const char *read_all(const struct scheme *scheme, const char *text, struc
     const struct spans spans = cut_all(url_scheme_end(text) + 3);
     if (find(spans.path, '@'))
         return "a / in the password is not written as %2F, or an @ in the path not as %40";
+    url->tls = scheme->tls;
     return scheme->read(&spans, scheme->port, url);
 }
 
@@ -501,7 +472,8 @@ void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SI
         }
 }
 
-/* The end of the first option's value, from `text` on, that is a password, and where it begins. */
+/* Finds the first option from `text` on that is a password: returns the end of its value, and where
+ * the value begins. */
 static const char *option_secret(const char *text, const char **from_out)
 {
     static const char option[] = "password=";
@@ -510,7 +482,7 @@ static const char *option_secret(const char *text, const char **from_out)
     return at ? *from_out + strcspn(*from_out, "& ") : NULL;
 }
 
-/* The same of the login's password, or of what may be one. */
+/* Finds the login's password, or a word that may be one. */
 static const char *login_secret(const char *text, const char **from_out)
 {
     const char *scheme_end = url_scheme_end(text), *option;
@@ -522,14 +494,14 @@ static const char *login_secret(const char *text, const char **from_out)
     if (!colon && !lone_secret)
         return NULL;
     *from_out = colon ? colon + 1 : user;
-    /* The @ may be one of an option's password, which must not end in the middle. */
+    /* The @ may stand in an option's password, which must be masked to its end. */
     for (const char *to = option_secret(user, &option); to && option < end;
          to = option_secret(to, &option))
         end = to > end ? to : end;
     return end;
 }
 
-/* url_parse is no help here, because the text need not be a URL. */
+/* Does without url_parse, because the text need not be a URL. */
 void url_mask(const char *text, char *masked_out, size_t size)
 {
     const char *from = NULL, *end = login_secret(text, &from);

@@ -1,5 +1,5 @@
-/* Where a server is and who enters it: the one reader of redis://, mysql:// and zookeeper:// URLs,
- * for the drivers and for whoever checks a URL before a driver gets it. */
+/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. The drivers use
+ * it, and every check of a URL before a driver gets it. */
 #ifndef BASE_URL_H
 #define BASE_URL_H
 
@@ -74,21 +74,22 @@ bool url_parse(const char *text, const char *scheme, struct url *url_out, char *
 /* The plainest form of a family's URLs, as above: for messages and help. */
 const char *url_form(const char *scheme);
 
-/* The family of the text's scheme, as url_parse takes it; NULL: it is of none. */
+/* The family of the text's scheme, as url_parse takes it; NULL: the scheme is unknown. */
 const char *url_scheme(const char *text);
 
-/* The two ways in which logs and messages write a URL. Both keep secrets back.
+/* Two ways to write a URL into logs and messages without its secrets.
  *
  * url_place writes where the servers of a URL are: "host:port", "[::1]:port", several of them with
- * commas between, or its socket; "?" for a text that is no URL of the family. url_mask writes a
- * text that was given as a URL as it is but for its passwords, in whose places it puts ***; it need
- * not be a URL: its author may have mistyped one with a secret in it. Cut to what fits. */
+ * commas between, or its socket; "?" for a text that is no URL of the family. url_mask copies the
+ * text and writes *** in the place of each password; it need not be a URL: its author may have
+ * mistyped one with a secret in it. Cut to what fits. */
 void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE]);
 void url_mask(const char *text, char *masked_out, size_t size);
 
+/* Writes "host:port", with brackets around an IPv6 address. */
 void url_server_place(const char *host, unsigned port, char place_out[URL_PLACE_SIZE]);
 
-/* The end of the scheme's name, when "://" stands behind it: else NULL. */
+/* Returns the end of the scheme's name, where "://" follows; NULL when the text has none. */
 const char *url_scheme_end(const char *text);
 
 #endif
