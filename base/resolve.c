@@ -1,23 +1,23 @@
-/* A server's name as addresses, within a time limit.
+/* Looks up the addresses of a server's name, within a time limit.
  *
  * why_a_thread: getaddrinfo blocks for as long as the resolver's own settings say, 30 s and more,
- * and getaddrinfo_a is a thread as well, whose request cannot be given up. */
+ * and getaddrinfo_a uses a thread as well, whose request cannot be given up. */
 #include "base/resolve.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
-/* Shared by the caller and its helper; whoever leaves last frees it. */
+#include "base/clock.h"
+#include "base/worker.h"
+
+/* Shared by the caller and its helper thread; the last to leave frees it. */
 struct lookup {
     pthread_mutex_t mutex;
     pthread_cond_t done;
@@ -73,27 +73,18 @@ static void *help(void *context)
 static struct lookup *lookup_new(const char *host)
 {
     struct lookup *lookup = calloc(1, sizeof *lookup);
-    pthread_condattr_t monotonic;
     if (!lookup)
         return NULL;
     snprintf(lookup->host, sizeof lookup->host, "%s", host);
     pthread_mutex_init(&lookup->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&lookup->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&lookup->done);
     return lookup;
 }
 
-/* The program's signals are no affair of the helper. */
 static bool start(struct lookup *lookup)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread, NULL, help, lookup) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool started = worker_thread(&thread, help, lookup);
     if (started)
         pthread_detach(thread);
     return started;
@@ -102,18 +93,11 @@ static bool start(struct lookup *lookup)
 /* False when the time is over first; then the helper frees the lookup. */
 static bool wait_for(struct lookup *lookup, int timeout_ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
+    int64_t until_ns = clock_now_ns() + timeout_ms * CLOCK_NS_PER_MS;
+    bool in_time = true;
     pthread_mutex_lock(&lookup->mutex);
-    int result = 0;
-    while (!lookup->finished && result != ETIMEDOUT)
-        result = pthread_cond_timedwait(&lookup->done, &lookup->mutex, &until);
+    while (!lookup->finished && in_time)
+        in_time = clock_wait(&lookup->done, &lookup->mutex, until_ns);
     bool finished = lookup->finished;
     lookup->left = true;
     pthread_mutex_unlock(&lookup->mutex);

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -45,8 +46,8 @@ void worker_stop(struct worker *worker)
 {
     if (!worker->started)
         return;
-    /* The flag goes first: whoever is woken by the descriptor must find it set. Nobody ever reads
-     * the descriptor, so it stays readable for every later wait. */
+    /* The flag goes first: a wait that the descriptor ends must find it set. Nobody ever reads the
+     * descriptor, so it stays readable for every later wait. */
     if (!atomic_exchange(&worker->stop, true))
         eventfd_write(worker->stop_fd, 1);
 }
@@ -86,4 +87,14 @@ bool worker_await_fd(struct worker *worker, int fd)
     while (!worker_stopping(worker) && poll(either, 2, -1) < 0 && errno == EINTR)
         continue;
     return !worker_stopping(worker);
+}
+
+bool worker_thread(pthread_t *thread_out, void *(*run)(void *context), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(thread_out, NULL, run, context) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }

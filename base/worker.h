@@ -30,18 +30,18 @@ struct worker {
 };
 
 /* Starts the thread, which runs `run(context)` once. False, with errno set and nothing to join,
- * when there is no thread or descriptor for it. Owner's thread. */
+ * when the system has no thread or descriptor for it. Owner's thread. */
 bool worker_start(struct worker *worker, void (*run)(void *context), void *context);
 
 /* Tells the worker to stop, and does not wait for it. Any thread between start and join, any number
  * of times; nothing happens to a worker that was never started. */
 void worker_stop(struct worker *worker);
 
-/* Tells it to stop, waits until `run` has returned, and frees what the worker had; nothing happens
- * to one that was never started. Afterwards it may be started again. Owner's thread. */
+/* Tells it to stop, waits until `run` has returned, and frees its descriptor; nothing happens to a
+ * worker that was never started. Afterwards it may be started again. Owner's thread. */
 void worker_join(struct worker *worker);
 
-/* Whether it was told to stop. Any thread. */
+/* True when it was told to stop. Any thread. */
 bool worker_stopping(const struct worker *worker);
 
 /* Sleeps on the monotonic clock. False, and at once, when the worker is told to stop or was before.
@@ -52,5 +52,9 @@ bool worker_sleep_ns(struct worker *worker, int64_t ns);
  * lost connection as well. False, and at once, when the worker is told to stop or was before. For
  * its own thread. */
 bool worker_await_fd(struct worker *worker, int fd);
+
+/* Starts a plain thread that handles none of the program's signals: they are for its own threads.
+ * False when the system has no thread for it. */
+bool worker_thread(pthread_t *thread_out, void *(*run)(void *context), void *context);
 
 #endif

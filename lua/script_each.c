@@ -10,10 +10,10 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/worker.h"
 
 /* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
 
@@ -23,17 +23,6 @@ static void *connect_thread(void *redis)
 {
     redis_connect(redis);
     return NULL;
-}
-
-/* The program's signals are for its own threads: the new one blocks them all. */
-static bool connect_start(pthread_t *thread, struct redis *redis)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(thread, NULL, connect_thread, redis) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
 }
 
 static void connect_all(struct script_line *lines, size_t count)
@@ -46,7 +35,7 @@ static void connect_all(struct script_line *lines, size_t count)
         lines[i].owed = 0; /* what was due is lost with its connection */
         if (lines[i].skip)
             continue;
-        started[i] = connect_start(&threads[i], lines[i].redis);
+        started[i] = worker_thread(&threads[i], connect_thread, lines[i].redis);
         if (!started[i]) /* no thread to be had: slower, but the server is asked */
             redis_connect(lines[i].redis);
     }
