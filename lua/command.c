@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lua/cluster_hooks.h"
-
 /* Queues one command; a length of 0 stands for the length of the text. */
 bool command_append(struct redis *redis, const struct command *command)
 {

@@ -24,7 +24,6 @@
 #include "base/fault.h"
 #include "base/clock.h"
 #include "base/url.h"
-#include "lua/cluster_hooks.h"
 #include "lua/greet.h"
 #include "lua/sentinel.h"
 #include "lua/wire.h"
@@ -44,7 +43,6 @@ struct redis {
     char error[TRANSPORT_ERROR_SIZE];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
-    bool selects;          /* the database: a cluster has none to select */
     bool leaving;          /* the server takes no writes; see why_leave */
     const char *doing;     /* see redis_set_doing */
     struct fault fault;
@@ -102,7 +100,6 @@ static const char *open_url(struct redis *redis, const char *url, int timeout_ms
     url_place(url, "redis", place);
     if (!set_place(redis, place))
         return "out of memory";
-    redis->selects = redis->url.kind != URL_CLUSTER;
     if (redis->url.kind != URL_CLUSTER)
         return NULL;
     redis->next_server = redis->backoff.random % redis->url.server_count;
@@ -129,8 +126,8 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
     return redis;
 }
 
-struct redis *redis_open_server(const struct url *like, const char *host, unsigned port,
-                                int timeout_ms)
+struct redis *redis_open_node(const struct url *cluster, const char *host, unsigned port,
+                              int timeout_ms)
 {
     struct redis *redis = redis_new(timeout_ms);
     char place[URL_PLACE_SIZE];
@@ -139,13 +136,11 @@ struct redis *redis_open_server(const struct url *like, const char *host, unsign
         redis_close(&redis);
         return NULL;
     }
-    redis->url = *like;
-    redis->url.kind = URL_SINGLE;
+    assert(cluster->kind == URL_CLUSTER);
+    redis->url = *cluster;
     redis->url.server_count = 1;
-    redis->url.socket[0] = '\0';
     redis->url.servers[0].port = port;
     snprintf(redis->url.servers[0].host, sizeof redis->url.servers[0].host, "%s", host);
-    redis->selects = like->kind != URL_CLUSTER;
     return redis;
 }
 
@@ -213,8 +208,9 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
  * database or at a server of another kind. Whoever asked for a master's role has logged in. */
 static bool handshake(struct redis *redis, int64_t until_ms)
 {
-    const struct greeting greeting = {
-        .url = &redis->url, .login = redis->url.kind != URL_SENTINEL, .cluster = !redis->selects};
+    const struct greeting greeting = {.url = &redis->url,
+                                      .login = redis->url.kind != URL_SENTINEL,
+                                      .cluster = redis->url.kind == URL_CLUSTER};
     bool good = greet(redis->wire, &greeting, until_ms, redis->error);
     wire_set_timeout(redis->wire, redis->timeout_ms);
     return good;

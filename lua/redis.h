@@ -6,13 +6,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lua/redis_result.h"
-
 struct cluster;
+struct command;
 struct fault;
 struct redis;
 struct redisReply;
+struct script_call;
 struct url;
+
+/* The outcome of one command. A script that says no, as for a busy lock, has answered. */
+enum redis_result {
+    REDIS_ANSWERED, /* the reply arrived and is not an error */
+    REDIS_FAILED,   /* certainly not done: the command was never sent, or Redis refused it */
+    REDIS_UNKNOWN,  /* the command was sent and no reply came: Redis may have done it */
+};
+
+struct redis_stats {
+    uint64_t connects; /* connections made, the first included */
+    uint64_t failures; /* connections lost or not made */
+    uint64_t reloads;  /* calls sent again with their text: the server did not know the script */
+};
 
 /* Makes a client of `url`, a URL of the family "redis" of base/url.h, without connecting.
  * `timeout_ms` bounds each connect, with the look-up of the host's name, each send and each wait
@@ -20,10 +33,10 @@ struct url;
  * client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
-/* Makes a client of one server, with the user, the password, TLS and, unless that is a cluster's,
- * the database of `like`; the rest as redis_open. NULL: out of memory. */
-struct redis *redis_open_server(const struct url *like, const char *host, unsigned port,
-                                int timeout_ms);
+/* Makes a client of one node of the cluster that `cluster` names; otherwise as redis_open. NULL: out
+ * of memory. */
+struct redis *redis_open_node(const struct url *cluster, const char *host, unsigned port,
+                              int timeout_ms);
 
 /* What lua/cluster/cluster.c knows of the cluster that the URL names; NULL for any other URL. */
 struct cluster *redis_cluster(const struct redis *redis);
@@ -120,5 +133,41 @@ void redis_forget_scripts(struct redis *redis);
 
 /* Counts one call that had to be sent again with its text. */
 void redis_count_reload(struct redis *redis);
+
+/* What lua/cluster/cluster.c provides to the client of one server and to its pipelines: a table, as
+ * that client is itself made of clients of one server and of pipelines to them. */
+struct cluster_hooks {
+    /* Makes the client for the servers of `url`, of which one that answers is enough to learn the
+     * others, without connecting. NULL: out of memory. `seed` outlives it, and gets its errors and
+     * faults. It belongs to the seed's thread. */
+    struct cluster *(*open)(struct redis *seed, const struct url *url, int timeout_ms);
+
+    /* Closes all connections to nodes, frees the client and sets the caller's pointer to NULL. */
+    void (*close)(struct cluster **cluster);
+
+    /* redis_drop and redis_set_timeout for all nodes. */
+    void (*drop)(struct cluster *cluster);
+    void (*set_timeout)(struct cluster *cluster, int timeout_ms);
+
+    /* Pings every master. REDIS_ANSWERED when one of them answers. */
+    enum redis_result (*ping)(struct cluster *cluster);
+
+    /* Adds what was counted on the connections to nodes. */
+    void (*add_stats)(const struct cluster *cluster, struct redis_stats *stats);
+
+    /* The pipelines of script_run and command_run: see lua/cluster/run.h. */
+    void (*run_scripts)(struct cluster *cluster, struct script_call *calls, size_t count);
+    void (*run_commands)(struct cluster *cluster, struct command *commands, size_t count);
+
+    /* True when a node has answered in the last pipeline, or another one is connected: while this
+     * is true, calls that failed for a lost node may succeed at another. */
+    bool (*reached)(const struct cluster *cluster);
+
+    /* True when the last commands were refused, and not done, because their slot is being moved:
+     * they may be tried again. */
+    bool (*moving)(const struct cluster *cluster);
+};
+
+extern const struct cluster_hooks cluster_hooks;
 
 #endif

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lua/cluster_hooks.h"
 #include "lua_scripts.h"
 
 #define SCRIPT_ROW(name) {#name, lua_##name, lua_##name##_sha1},

@@ -1,4 +1,4 @@
-/* The client of a Redis Cluster: opened and closed with its front, and asked for each master. */
+/* The client of a Redis Cluster as its callers see it: opened, closed, and asked for each master. */
 #include "lua/cluster/cluster.h"
 
 #include <assert.h>
@@ -8,23 +8,22 @@
 
 #include "base/clock.h"
 #include "lua/cluster/core.h"
-#include "lua/cluster_hooks.h"
 #include "lua/cluster/run.h"
 
-static struct cluster *cluster_open(struct redis *front, const struct url *url, int timeout_ms)
+static struct cluster *cluster_open(struct redis *seed, const struct url *url, int timeout_ms)
 {
     assert(timeout_ms > 0);
     struct cluster *cluster = calloc(1, sizeof *cluster);
     if (!cluster)
         return NULL;
-    cluster->front = front;
+    cluster->seed = seed;
     cluster->url = *url;
     cluster->timeout_ms = timeout_ms;
-    cluster->watch.slot = CLUSTER_NOBODY;
+    cluster->watch.slot = CLUSTER_NO_NODE;
     cluster_map_begin(&cluster->map);
-    unsigned seed = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)cluster;
-    backoff_init(&cluster->asking, CLUSTER_LEARN_MS_MIN, CLUSTER_LEARN_MS_MAX, seed);
-    cluster->turn = seed % CLUSTER_NODES_MAX;
+    unsigned random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)cluster;
+    backoff_init(&cluster->learn_backoff, CLUSTER_LEARN_MS_MIN, CLUSTER_LEARN_MS_MAX, random);
+    cluster->turn = random % CLUSTER_NODES_MAX;
     return cluster;
 }
 
@@ -127,8 +126,8 @@ struct redis *cluster_master(struct cluster *cluster, size_t master)
     return cluster_client(cluster, nth_master(cluster, master));
 }
 
-/* A number in braces is tried after another until one hashes to the master: as many as there are
- * masters, on the average. A master that has few slots may take thousands. */
+/* Tries one number in braces after another until one hashes to the master: on average as many as
+ * there are masters. A master that has few slots may take thousands. */
 void cluster_master_key(const struct cluster *cluster, size_t master, const char *prefix,
                         char key_out[CLUSTER_KEY_SIZE])
 {
@@ -141,7 +140,7 @@ void cluster_master_key(const struct cluster *cluster, size_t master, const char
     }
 }
 
-/* All are asked before any answer is awaited. */
+/* Asks all masters before it waits for any answer. */
 static enum redis_result cluster_ping(struct cluster *cluster)
 {
     static const char *const ping[] = {"PING"};

@@ -1,9 +1,9 @@
-/* The client of a Redis Cluster beside its front, the struct redis that the callers hold: which
- * node has which slot, and a connection to each node that is needed.
+/* The client of a Redis Cluster: which node has which slot, and a connection to each node that is
+ * needed. It belongs to a struct redis, its seed client, which the callers hold.
  *
- * The front's own connection leads to any one node; publishing and subscribing use it, as the nodes
+ * The seed's own connection leads to any one node; publishing and subscribing use it, as the nodes
  * pass messages on to each other. Everything that has keys goes through lua/cluster/run.h.
- * Opened, closed and so on by lua/redis.c (cluster_hooks.h). */
+ * lua/redis.c opens and closes it, see struct cluster_hooks. */
 #ifndef LUA_CLUSTER_CLUSTER_H
 #define LUA_CLUSTER_CLUSTER_H
 
@@ -20,15 +20,15 @@ enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with it
  * the client unless set. */
 void cluster_set_patience(struct cluster *cluster, int patience_ms);
 
-/* As many masters as are known, without asking. */
+/* The number of masters known so far, without asking. */
 size_t cluster_masters_known(const struct cluster *cluster);
 
-/* The masters, for a caller that asks each: learns them if need be, and returns how many there are.
- * 0: no server answers. The functions below take a number less than that; they hold until the next
- * call that takes the front or the cluster. */
+/* Learns the masters if need be, and returns how many there are, for a caller that asks each. 0: no
+ * server answers. The functions below take a number less than that; their results hold until the
+ * next call that takes the seed client or the cluster. */
 size_t cluster_masters(struct cluster *cluster);
 
-/* Where that master is, "host:port". */
+/* The address of that master, "host:port". */
 const char *cluster_master_place(struct cluster *cluster, size_t master);
 
 /* A client of that master alone, for commands without keys. */

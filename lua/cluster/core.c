@@ -1,10 +1,10 @@
-/* The inside of a cluster's client: what it knows of the slots, and a connection to each node.
+/* The core of a cluster's client: what it knows of the slots, and a connection to each node.
  *
  * why_learn: the slots are learnt from any server at the first use, and again when something shows
- * a change: MOVED, a lost node, CLUSTERDOWN. Any node may know less than others, and the one that
- * is asked may be cut off, so each question goes to the next node that answers; a wrong answer
- * costs one MOVED. A delay between two questions bounds them while a cluster changes for long, as
- * in a resharding, or stays down. */
+ * a change: MOVED, a lost node, CLUSTERDOWN. A node may know less than the others, or be cut
+ * off, so each question goes to the next node that answers; a wrong answer costs one MOVED. A delay
+ * between two questions bounds them while a cluster changes for long, as in a resharding, or stays
+ * down. */
 #include "lua/cluster/core.h"
 
 #include <assert.h>
@@ -17,30 +17,26 @@
 
 #include "base/clock.h"
 
-enum {
-    FREE_ROUNDS = 3, /* that follow refusals at once; then nodes contradict each other */
-    PAUSE_MS_MAX = 8,
-    LATE_MS = 1, /* for the replies of further nodes after one has used up the time-out */
-};
+enum { LATE_MS = 1 }; /* for the replies of further nodes after one has used up the time-out */
 
 /* ---- the nodes ---- */
 
-/* With the place before the text: a refusal of one node is none of the front's server. */
+/* Prefixes the node's address, so that the seed server is not blamed. */
 void cluster_note(struct cluster *cluster, int node, const char *doing, const char *error)
 {
     char place[URL_PLACE_SIZE] = "", text[URL_PLACE_SIZE + 256];
-    if (node != CLUSTER_NOBODY) /* which may have no client yet */
+    if (node != CLUSTER_NO_NODE) /* it may have no client yet */
         url_server_place(cluster->map.nodes[node]->host, cluster->map.nodes[node]->port, place);
     snprintf(text, sizeof text, "%s%s%s", place, place[0] ? ": " : "", error);
-    redis_set_doing(cluster->front, doing);
-    redis_set_error(cluster->front, text);
+    redis_set_doing(cluster->seed, doing);
+    redis_set_error(cluster->seed, text);
 }
 
-struct redis *cluster_client(struct cluster *cluster, int place)
+struct redis *cluster_client(struct cluster *cluster, int index)
 {
-    struct cluster_node *node = cluster->map.nodes[place];
+    struct cluster_node *node = cluster->map.nodes[index];
     if (!node->redis)
-        node->redis = redis_open_server(&cluster->url, node->host, node->port, cluster->timeout_ms);
+        node->redis = redis_open_node(&cluster->url, node->host, node->port, cluster->timeout_ms);
     return node->redis;
 }
 
@@ -55,14 +51,14 @@ static bool connect_in_time(struct cluster *cluster, struct redis *redis)
 {
     if (redis_connected(redis))
         return true;
-    int timeout_ms = cluster->timeout_ms; /* the front's time-out is also the cluster's */
+    int timeout_ms = cluster->timeout_ms; /* the seed's time-out is also the cluster's */
     redis_set_timeout(redis, share_ms(cluster));
     bool connected = redis_connect(redis) == REDIS_ANSWERED;
     redis_set_timeout(redis, timeout_ms);
     return connected;
 }
 
-/* What is left to say has been said by now, as far as this client is concerned. */
+/* Does not wait for a reply that is still to come: its time is over. */
 struct redisReply *cluster_receive_late(struct redis *node)
 {
     redisReply *reply;
@@ -96,25 +92,17 @@ void cluster_begin(struct cluster *cluster)
 
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing)
 {
-    struct redis *redis = node == CLUSTER_NOBODY ? NULL : cluster_client(cluster, node);
+    struct redis *redis = node == CLUSTER_NO_NODE ? NULL : cluster_client(cluster, node);
     if (redis && connect_in_time(cluster, redis))
         return redis;
     cluster_doubt(cluster);
-    if (node == CLUSTER_NOBODY)
+    if (node == CLUSTER_NO_NODE)
         cluster_note(cluster, node, doing, "no node of the cluster serves the slot");
     else if (redis)
         cluster_note(cluster, node, doing, redis_error(redis));
     else
-        cluster_note(cluster, CLUSTER_NOBODY, doing, "out of memory");
+        cluster_note(cluster, CLUSTER_NO_NODE, doing, "out of memory");
     return NULL;
-}
-
-int cluster_target(struct cluster *cluster, int from, const struct cluster_redirect *redirect)
-{
-    const char *host = redirect->host;
-    if (host[0] == '\0')
-        host = cluster->map.nodes[from]->host;
-    return cluster_map_node(&cluster->map, host, redirect->port);
 }
 
 /* ---- learning ---- */
@@ -124,8 +112,9 @@ void cluster_doubt(struct cluster *cluster)
     cluster->stale = true;
 }
 
-/* The address of the server at the other end, for a node that does not know its own. With TLS the
- * name, as that is what its certificate has; else not, as a name may lead to any of several. */
+/* Writes the address of the server at the other end, for a node that does not know its own. With TLS
+ * it is the name, which the certificate has; without TLS not, as a name may lead to any of several
+ * servers. */
 static bool peer_of(const struct cluster *cluster, const struct redis *redis, char *host_out,
                     size_t size)
 {
@@ -166,8 +155,8 @@ static bool learn_from(struct cluster *cluster, struct redis *redis)
     return learnt;
 }
 
-/* Nodes that are connected come first, as one of them is likely to answer at once; then the servers
- * of the URL. A node that hangs costs its share of the time, and its connection. */
+/* Asks the connected nodes first, as one of them is likely to answer at once; then the servers of the
+ * URL. A node that hangs costs its share of the time, and its connection. */
 static bool learn(struct cluster *cluster)
 {
     int count = cluster->map.count; /* learning adds nodes */
@@ -179,63 +168,28 @@ static bool learn(struct cluster *cluster)
         cluster->turn++;
         return true;
     }
-    if (learn_from(cluster, cluster->front))
+    if (learn_from(cluster, cluster->seed))
         return true;
-    redis_drop(cluster->front); /* the next try leads to another server */
+    redis_drop(cluster->seed); /* the next try leads to another server */
     return false;
 }
 
 bool cluster_learn(struct cluster *cluster, bool between)
 {
     if (cluster->known && !cluster->stale) {
-        backoff_reset(&cluster->asking);
+        backoff_reset(&cluster->learn_backoff);
         return true;
     }
-    if (!backoff_over(&cluster->asking, clock_now_ms()))
+    if (!backoff_over(&cluster->learn_backoff, clock_now_ms()))
         return cluster->known;
     if (learn(cluster)) {
         cluster->known = true;
         cluster->stale = false;
         if (!between) {
             cluster_map_prune(&cluster->map);
-            cluster->watch.node = CLUSTER_NOBODY; /* the places of nodes have changed */
+            cluster->watch.node = CLUSTER_NO_NODE; /* the indices of nodes have changed */
         }
     }
-    backoff_fail(&cluster->asking, clock_now_ms());
+    backoff_fail(&cluster->learn_backoff, clock_now_ms());
     return cluster->known;
-}
-
-int cluster_any(struct cluster *cluster)
-{
-    for (int i = 0; i < cluster->map.count; i++) {
-        const struct cluster_node *node = cluster->map.nodes[i];
-        if (node->master && node->redis && redis_connected(node->redis))
-            return i;
-    }
-    for (int i = 0; i < cluster->map.count; i++)
-        if (cluster->map.nodes[i]->master)
-            return i;
-    return CLUSTER_NOBODY;
-}
-
-/* ---- patience ---- */
-
-int64_t cluster_patience_end_ms(const struct cluster *cluster)
-{
-    int ms = cluster->patience_ms;
-    if (ms == 0 || ms > cluster->timeout_ms)
-        ms = cluster->timeout_ms;
-    return clock_now_ms() + ms;
-}
-
-bool cluster_wait(bool early, int round, int64_t until_ms)
-{
-    int64_t left_ms = until_ms - clock_now_ms();
-    if (left_ms <= 0)
-        return false;
-    if (early || round >= FREE_ROUNDS) {
-        int64_t ms = round < FREE_ROUNDS ? INT64_C(1) << round : PAUSE_MS_MAX;
-        clock_sleep_ns((ms < left_ms ? ms : left_ms) * CLOCK_NS_PER_MS);
-    }
-    return true;
 }

@@ -1,4 +1,5 @@
-/* Which node of a cluster has which slot, and this client's connection to each node. */
+/* The slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that lead
+ * to another node. */
 #include "lua/cluster/map.h"
 
 #include <assert.h>
@@ -9,10 +10,86 @@
 
 #include "lua/redis.h"
 
+/* ---- the slot of a key ---- */
+
+/* CRC16 of the polynomial 0x1021 (XMODEM), four bits at a time. */
+static uint16_t crc16(const char *bytes, size_t length)
+{
+    static const uint16_t table[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
+                                       0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+                                       0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
+    unsigned crc = 0;
+    for (size_t i = 0; i < length; i++) {
+        unsigned byte = (unsigned char)bytes[i];
+        crc = (crc << 4 & 0xffff) ^ table[crc >> 12 ^ byte >> 4];
+        crc = (crc << 4 & 0xffff) ^ table[crc >> 12 ^ (byte & 15)];
+    }
+    return (uint16_t)crc;
+}
+
+unsigned cluster_slot(const char *key, size_t length)
+{
+    const char *open = memchr(key, '{', length);
+    const char *close = open ? memchr(open, '}', length - (size_t)(open - key)) : NULL;
+    if (close && close > open + 1)
+        return crc16(open + 1, (size_t)(close - open) - 1) % CLUSTER_SLOTS;
+    return crc16(key, length) % CLUSTER_SLOTS;
+}
+
+/* ---- refusals ---- */
+
+static bool begins(const char *text, const char *word)
+{
+    return strncmp(text, word, strlen(word)) == 0;
+}
+
+/* Reads "SLOT HOST:PORT"; the host of an IPv6 address has colons of its own. */
+static bool read_redirect(const char *text, struct cluster_redirect *redirect_out)
+{
+    char *end;
+    unsigned long slot = strtoul(text, &end, 10);
+    const char *colon = strrchr(text, ':');
+    if (end == text || *end != ' ' || slot >= CLUSTER_SLOTS || !colon || colon < end + 1)
+        return false;
+    const char *host = end + 1;
+    size_t length = (size_t)(colon - host);
+    unsigned long port = strtoul(colon + 1, &end, 10);
+    if (length >= sizeof redirect_out->host || port == 0 || port > 65535 || *end != '\0')
+        return false;
+    redirect_out->slot = (unsigned)slot;
+    memcpy(redirect_out->host, host, length);
+    redirect_out->host[length] = '\0';
+    redirect_out->port = (unsigned)port;
+    return true;
+}
+
+static enum cluster_refusal redirected(const char *text, enum cluster_refusal refusal,
+                                       struct cluster_redirect *redirect_out)
+{
+    if (!read_redirect(text, redirect_out))
+        return CLUSTER_DOWN;
+    return strcmp(redirect_out->host, "?") == 0 ? CLUSTER_TRY_AGAIN : refusal;
+}
+
+enum cluster_refusal cluster_refusal(const char *error, struct cluster_redirect *redirect_out)
+{
+    assert(error);
+    *redirect_out = (struct cluster_redirect){.port = 0};
+    if (begins(error, "MOVED "))
+        return redirected(error + 6, CLUSTER_MOVED, redirect_out);
+    if (begins(error, "ASK "))
+        return redirected(error + 4, CLUSTER_ASK, redirect_out);
+    if (begins(error, "TRYAGAIN"))
+        return CLUSTER_TRY_AGAIN;
+    return begins(error, "CLUSTERDOWN") ? CLUSTER_DOWN : CLUSTER_NO_REFUSAL;
+}
+
+/* ---- the nodes ---- */
+
 static void forget_owners(struct cluster_map *map)
 {
     for (int slot = 0; slot < CLUSTER_SLOTS; slot++)
-        map->owner[slot] = CLUSTER_NOBODY;
+        map->owner[slot] = CLUSTER_NO_NODE;
 }
 
 void cluster_map_begin(struct cluster_map *map)
@@ -42,15 +119,15 @@ int cluster_map_node(struct cluster_map *map, const char *host, unsigned port)
             return i;
     struct cluster_node *node = map->count < CLUSTER_NODES_MAX ? calloc(1, sizeof *node) : NULL;
     if (!node)
-        return CLUSTER_NOBODY;
+        return CLUSTER_NO_NODE;
     snprintf(node->host, sizeof node->host, "%s", host);
     node->port = port;
     map->nodes[map->count] = node;
     return map->count++;
 }
 
-/* ---- CLUSTER SLOTS: ranges, each "first slot, last slot, master, replicas…"; a node is "address,
- * port, id, …" ---- */
+/* ---- the reply to CLUSTER SLOTS: ranges, each "first slot, last slot, master, replicas…"; a node is
+ * "address, port, id, …" ---- */
 
 static const redisReply *element(const redisReply *reply, size_t i, int type)
 {
@@ -82,7 +159,7 @@ static bool sound(const redisReply *reply)
     return true;
 }
 
-/* The node's address among its further names and values, of Redis 7 and later. */
+/* Finds the node's address among its further names and values, which Redis 7 and later give. */
 static const redisReply *address_of(const redisReply *node)
 {
     const redisReply *more = element(node, 3, REDIS_REPLY_ARRAY);
@@ -94,8 +171,8 @@ static const redisReply *address_of(const redisReply *node)
     return NULL;
 }
 
-/* A node that does not know its own address leaves it out: then it is the one that was asked. "?"
- * stands for a name that should be there and is not: then its address is taken. */
+/* A node that does not know its own address leaves it out: then it is the node that was asked. "?"
+ * stands for a missing name: then the address counts. */
 static int master_of(struct cluster_map *map, const redisReply *range, const char *asked)
 {
     const redisReply *master = range->element[2];
@@ -111,7 +188,7 @@ bool cluster_map_learn(struct cluster_map *map, const struct redisReply *reply, 
     if (!sound(reply))
         return false;
     for (size_t i = 0; i < reply->elements; i++)
-        if (master_of(map, reply->element[i], asked) == CLUSTER_NOBODY)
+        if (master_of(map, reply->element[i], asked) == CLUSTER_NO_NODE)
             return false;
     forget_owners(map);
     for (int i = 0; i < map->count; i++)
@@ -128,9 +205,9 @@ bool cluster_map_learn(struct cluster_map *map, const struct redisReply *reply, 
 
 void cluster_map_prune(struct cluster_map *map)
 {
-    int places[CLUSTER_NODES_MAX], kept = 0;
+    int indices[CLUSTER_NODES_MAX], kept = 0;
     for (int i = 0; i < map->count; i++) {
-        places[i] = map->nodes[i]->master ? kept : CLUSTER_NOBODY;
+        indices[i] = map->nodes[i]->master ? kept : CLUSTER_NO_NODE;
         if (map->nodes[i]->master)
             map->nodes[kept++] = map->nodes[i];
         else
@@ -140,6 +217,6 @@ void cluster_map_prune(struct cluster_map *map)
         return;
     map->count = kept;
     for (int slot = 0; slot < CLUSTER_SLOTS; slot++)
-        if (map->owner[slot] != CLUSTER_NOBODY)
-            map->owner[slot] = (int16_t)places[map->owner[slot]];
+        if (map->owner[slot] != CLUSTER_NO_NODE)
+            map->owner[slot] = (int16_t)indices[map->owner[slot]];
 }

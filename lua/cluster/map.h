@@ -1,20 +1,47 @@
-/* Which node of a cluster has which slot, and this client's connection to each node. */
+/* The slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that lead
+ * to another node; and this client's connection to each node. */
 #ifndef LUA_CLUSTER_MAP_H
 #define LUA_CLUSTER_MAP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/url.h"
-#include "lua/cluster/slots.h"
 
 enum {
+    CLUSTER_SLOTS = 16384,
     CLUSTER_NODES_MAX = 256, /* known at a time; a larger cluster is refused */
-    CLUSTER_NOBODY = -1,     /* the owner of a slot that no node serves */
+    CLUSTER_NO_NODE = -1,    /* the owner of a slot that no node serves, and the like */
 };
 
 struct redis;
 struct redisReply;
+
+/* The slot of a key: CRC16 of its hash tag, the text between the first '{' and the next '}', or of
+ * the whole key when there is no tag or an empty one. Any thread. */
+unsigned cluster_slot(const char *key, size_t length);
+
+/* Why a node of a cluster refused a command; it has certainly not run there. */
+enum cluster_refusal {
+    CLUSTER_NO_REFUSAL, /* any other text */
+    CLUSTER_MOVED,      /* another node has the slot */
+    CLUSTER_ASK,        /* the slot is on its way, and this key is at the other node already */
+    CLUSTER_TRY_AGAIN,  /* the slot is on its way, and the command's keys are at both nodes */
+    CLUSTER_DOWN,       /* the node serves no slots, or nobody serves this one */
+};
+
+/* Where MOVED and ASK lead to. An empty host means the host of the node that said it. */
+struct cluster_redirect {
+    unsigned slot;
+    char host[URL_PART_SIZE];
+    unsigned port;
+};
+
+/* Reads an error reply; writes `redirect_out` for MOVED and ASK. A MOVED or ASK of another form
+ * than Redis' counts as CLUSTER_DOWN, and one to "?", a node whose name the other does not know, as
+ * CLUSTER_TRY_AGAIN: CLUSTER SLOTS may tell its address. */
+enum cluster_refusal cluster_refusal(const char *error, struct cluster_redirect *redirect_out);
 
 struct cluster_node {
     char host[URL_PART_SIZE];
@@ -28,15 +55,15 @@ struct cluster_node {
 struct cluster_map {
     struct cluster_node *nodes[CLUSTER_NODES_MAX];
     int count;
-    int16_t owner[CLUSTER_SLOTS]; /* places in `nodes` */
+    int16_t owner[CLUSTER_SLOTS]; /* indices of `nodes` */
 };
 
 /* Begins an empty map; cluster_map_clear closes all connections and forgets all nodes. */
 void cluster_map_begin(struct cluster_map *map);
 void cluster_map_clear(struct cluster_map *map);
 
-/* The place of the node with that address; a new one is added. CLUSTER_NOBODY when there are
- * too many, or memory ran out. */
+/* The index of the node with that address; adds it if it is new. CLUSTER_NO_NODE when there are too
+ * many, or memory ran out. */
 int cluster_map_node(struct cluster_map *map, const char *host, unsigned port);
 
 /* Reads the reply to CLUSTER SLOTS. `asked` is the address of the node that gave it, which stands
@@ -44,7 +71,7 @@ int cluster_map_node(struct cluster_map *map, const char *host, unsigned port);
  * or names no slot or too many nodes. */
 bool cluster_map_learn(struct cluster_map *map, const struct redisReply *reply, const char *asked);
 
-/* Closes the connections to nodes that have no slots, and forgets those nodes: the places of others
+/* Closes the connections to nodes that have no slots, and forgets those nodes: the indices of others
  * change. */
 void cluster_map_prune(struct cluster_map *map);
 

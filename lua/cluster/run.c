@@ -13,7 +13,15 @@
  * scripts do, because each checks the token of the lock beside it: a take whose lock was refused
  * takes nothing; the release of a lock that was not taken releases nothing; a settle that was
  * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
- * fence is raised too late, the ledger refuses the lower one and the segment is recovered again. */
+ * fence is raised too late, the ledger refuses the lower one and the segment is recovered again.
+ *
+ * why_bound: a WATCH holds on one connection to one node, so what is read after it must come from
+ * there, and a refusal sends the whole group again. The group with MULTI is not sent again: its
+ * WATCH is at the old node, so only its caller can begin anew. Redis drops the whole transaction
+ * when it refuses one of its commands or the EXEC, so nothing of it is done. An EXEC on another
+ * connection would succeed whoever has changed the keys since the WATCH. So a transaction goes to
+ * the connection of its WATCH, even when the slot is known to be elsewhere by now, and nowhere when
+ * that connection is lost. */
 #include "lua/cluster/run.h"
 
 #include <assert.h>
@@ -23,21 +31,37 @@
 
 #include "base/clock.h"
 #include "lua/cluster/core.h"
-#include "lua/cluster/watch.h"
 #include "lua/command.h"
 #include "lua/script.h"
 
+enum {
+    FREE_ROUNDS =
+        3, /* rounds that follow refusals at once; after more, nodes contradict each other */
+    PAUSE_MS_MAX = 8,
+};
+
 enum entry_state { ENTRY_SEND, ENTRY_SENT, ENTRY_DONE };
 
-/* One pipeline of calls of whatever type. */
+/* A group of commands that belong to one connection: see why_bound. */
+struct group {
+    bool bound;       /* the pipeline is such a group */
+    bool transaction; /* with MULTI */
+    bool led;         /* ASK or the WATCH leads it to `node`, whatever the map says */
+    bool asking;      /* ASK does: the node wants an ASKING */
+    bool refused;     /* in the present round, because the slot moves */
+    int node;         /* also where the refusal leads; CLUSTER_NO_NODE: nowhere */
+};
+
+/* A pipeline of script calls or of commands. */
 struct pipeline {
     struct cluster *cluster;
     size_t count;
-    struct script_call *scripts; /* these, or */
-    struct command *commands;    /* these */
+    struct script_call *scripts; /* either these */
+    struct command *commands;    /* or these */
     int64_t sent_ms;             /* of the present round */
     bool late;                   /* a node has used up the time-out in this round */
     bool wait;                   /* a refusal says that it is too early for another try */
+    struct group group;
 };
 
 static const char *doing(const struct pipeline *pipeline, size_t i)
@@ -83,21 +107,43 @@ static bool ask_before(struct redis *node)
 
 /* A node that was dropped in this round is not connected to again in it: calls that were queued
  * before would take the replies of later ones for their own. */
-static struct redis *usable(struct pipeline *pipeline, int place, const char *what)
+static struct redis *usable(struct pipeline *pipeline, int index, const char *what)
 {
     struct cluster *cluster = pipeline->cluster;
-    const struct cluster_node *node = place == CLUSTER_NOBODY ? NULL : cluster->map.nodes[place];
+    const struct cluster_node *node = index == CLUSTER_NO_NODE ? NULL : cluster->map.nodes[index];
     if (node && node->used && !redis_connected(node->redis))
         return NULL;
-    return cluster_node(cluster, place, what);
+    return cluster_node(cluster, index, what);
+}
+
+/* After ASK each command with a key wants an ASKING before it; the one before MULTI lasts until
+ * EXEC. */
+static bool wants_asking(const struct pipeline *pipeline, size_t i)
+{
+    const struct command *command = &pipeline->commands[i];
+    size_t length;
+    if (pipeline->group.transaction)
+        return strcmp(command->argv[0], "MULTI") == 0;
+    return command_key(command, &length) != NULL;
+}
+
+static void aim(struct pipeline *pipeline, size_t i)
+{
+    struct cluster_entry *entry = &pipeline->cluster->entries[i];
+    const struct group *group = &pipeline->group;
+    if (group->bound)
+        entry->asking = group->asking && wants_asking(pipeline, i);
+    if (group->led)
+        entry->node = (int16_t)group->node;
+    else if (!entry->asking && !entry->text)
+        entry->node = pipeline->cluster->map.owner[entry->slot];
 }
 
 static void send_entry(struct pipeline *pipeline, size_t i)
 {
     struct cluster *cluster = pipeline->cluster;
     struct cluster_entry *entry = &cluster->entries[i];
-    if (!entry->asking && !entry->text)
-        entry->node = cluster->map.owner[entry->slot];
+    aim(pipeline, i);
     struct redis *node = usable(pipeline, entry->node, doing(pipeline, i));
     if (!node) {
         forget(pipeline, i, REDIS_FAILED);
@@ -123,12 +169,12 @@ static void send_round(struct pipeline *pipeline)
     for (int i = 0; i < cluster->map.count; i++)
         if (cluster->map.nodes[i]->used) {
             cluster->map.nodes[i]->used = false;
-            /* Whatever becomes of it: a node that is lost now may have got a part, and gives no
-             * replies. */
+            /* The result does not matter here: a node that is lost now may have received a part,
+             * and gives no replies. */
             redis_flush(cluster->map.nodes[i]->redis);
         }
     pipeline->sent_ms = clock_now_ms();
-    pipeline->late = pipeline->wait = false;
+    pipeline->late = pipeline->wait = pipeline->group.refused = false;
 }
 
 /* ---- one round: replies ---- */
@@ -164,32 +210,54 @@ static void again_with_text(struct pipeline *pipeline, size_t i, struct redis *n
     pipeline->cluster->entries[i].text = true;
 }
 
-/* Carries out a refusal; false when the call has failed by it. */
+/* Returns the node that a refusal leads to, and notes the change; CLUSTER_NO_NODE: to none. */
+static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
+                const struct cluster_redirect *redirect)
+{
+    struct cluster *cluster = pipeline->cluster;
+    int to = CLUSTER_NO_NODE;
+    if (why == CLUSTER_MOVED || why == CLUSTER_ASK) /* without a host: the host that refuses */
+        to = cluster_map_node(&cluster->map,
+                              redirect->host[0] ? redirect->host : cluster->map.nodes[from]->host,
+                              redirect->port);
+    if (why == CLUSTER_MOVED && to != CLUSTER_NO_NODE) {
+        cluster->map.nodes[to]->master = true;
+        cluster->map.owner[redirect->slot] = (int16_t)to;
+    }
+    if (why == CLUSTER_TRY_AGAIN) {
+        /* Beginning with the node that has the slot: meanwhile the keys may be back together. */
+        pipeline->wait = true;
+        to = from;
+    }
+    if (why != CLUSTER_ASK || to == CLUSTER_NO_NODE)
+        cluster_doubt(cluster);
+    return to;
+}
+
+/* Carries out a refusal; false when the call has failed by it. The first refusal of a bound group
+ * counts, and the end of the round carries it out. */
 static bool follow(struct pipeline *pipeline, size_t i, const char *error)
 {
     struct cluster *cluster = pipeline->cluster;
     struct cluster_redirect redirect;
-    int from = cluster->entries[i].node, to = CLUSTER_NOBODY;
+    struct group *group = &pipeline->group;
     enum cluster_refusal why = cluster_refusal(error, &redirect);
-    if (why == CLUSTER_MOVED || why == CLUSTER_ASK)
-        to = cluster_target(cluster, from, &redirect);
-    if (why == CLUSTER_MOVED && to != CLUSTER_NOBODY) {
-        cluster->map.nodes[to]->master = true;
-        cluster->map.owner[redirect.slot] = (int16_t)to;
-        cluster_doubt(cluster);
-        again(pipeline, i, false, to);
-    } else if (why == CLUSTER_ASK && to != CLUSTER_NOBODY) {
-        again(pipeline, i, true, to);
-    } else if (why == CLUSTER_TRY_AGAIN) {
-        cluster_doubt(cluster);
-        /* Beginning with the node that has the slot: meanwhile the keys may be back together. */
-        pipeline->wait = true;
-        again(pipeline, i, false, from);
-    } else {
-        if (why != CLUSTER_NO_REFUSAL)
-            cluster_doubt(cluster);
+    if (why == CLUSTER_NO_REFUSAL)
         return false;
+    if (group->bound && group->refused)
+        return true;
+    int to = lead(pipeline, cluster->entries[i].node, why, &redirect);
+    if (!group->bound && to == CLUSTER_NO_NODE)
+        return false;
+    if (!group->bound) {
+        again(pipeline, i, why == CLUSTER_ASK, to);
+        return true;
     }
+    if (to == CLUSTER_NO_NODE)
+        cluster_note(cluster, cluster->entries[i].node, doing(pipeline, i), error);
+    group->refused = true;
+    group->asking = group->led = why == CLUSTER_ASK;
+    group->node = to;
     return true;
 }
 
@@ -227,11 +295,18 @@ static void receive_entry(struct pipeline *pipeline, size_t i)
 /* Returns how many calls are to be sent again. */
 static size_t receive_round(struct pipeline *pipeline)
 {
+    struct cluster_entry *entries = pipeline->cluster->entries;
     size_t left = 0;
     for (size_t i = 0; i < pipeline->count; i++) {
-        if (pipeline->cluster->entries[i].state == ENTRY_SENT)
+        if (entries[i].state == ENTRY_SENT)
             receive_entry(pipeline, i);
-        left += pipeline->cluster->entries[i].state == ENTRY_SEND;
+    }
+    for (size_t i = 0; i < pipeline->count; i++) {
+        if (pipeline->group.refused) {
+            command_clear(&pipeline->commands[i], 1);
+            entries[i].state = ENTRY_SEND;
+        }
+        left += entries[i].state == ENTRY_SEND;
     }
     return left;
 }
@@ -241,24 +316,47 @@ static size_t receive_round(struct pipeline *pipeline)
 static void give_up(struct pipeline *pipeline)
 {
     struct cluster *cluster = pipeline->cluster;
+    bool moving = !pipeline->group.refused || pipeline->group.node != CLUSTER_NO_NODE;
     for (size_t i = 0; i < pipeline->count; i++) {
         if (cluster->entries[i].state != ENTRY_SEND)
             continue;
-        cluster_note(cluster, cluster->entries[i].node, doing(pipeline, i),
-                     "the slot is being moved");
+        if (moving)
+            cluster_note(cluster, cluster->entries[i].node, doing(pipeline, i),
+                         "the slot is being moved");
         forget(pipeline, i, REDIS_FAILED);
-        cluster->moving = true;
+        cluster->moving = moving;
     }
+}
+
+/* Waits a moment before the next round, counted from 0, if the nodes say that it is too early or
+ * there were many; false when the patience has ended. */
+static bool wait_for_round(const struct pipeline *pipeline, int round, int64_t until_ms)
+{
+    int64_t left_ms = until_ms - clock_now_ms();
+    if (left_ms <= 0)
+        return false;
+    if (pipeline->wait || round >= FREE_ROUNDS) {
+        int64_t ms = round < FREE_ROUNDS ? INT64_C(1) << round : PAUSE_MS_MAX;
+        clock_sleep_ns((ms < left_ms ? ms : left_ms) * CLOCK_NS_PER_MS);
+    }
+    return true;
 }
 
 static void run(struct pipeline *pipeline)
 {
-    int64_t until_ms = cluster_patience_end_ms(pipeline->cluster);
+    const struct cluster *cluster = pipeline->cluster;
+    const struct group *group = &pipeline->group;
+    int patience_ms = cluster->patience_ms;
+    if (patience_ms == 0 || patience_ms > cluster->timeout_ms)
+        patience_ms = cluster->timeout_ms;
+    int64_t until_ms = clock_now_ms() + patience_ms;
     for (int round = 0;; round++) {
         send_round(pipeline);
         if (receive_round(pipeline) == 0)
             return;
-        if (!cluster_wait(pipeline->wait, round, until_ms))
+        if (group->refused && (group->transaction || group->node == CLUSTER_NO_NODE))
+            break;
+        if (!wait_for_round(pipeline, round, until_ms))
             break;
         cluster_learn(pipeline->cluster, true);
     }
@@ -285,7 +383,7 @@ static bool begin(struct cluster *cluster, size_t count, bool may_learn)
     cluster->reached = count == 0;
     cluster->moving = false;
     if (!reserve(cluster, count)) {
-        cluster_note(cluster, CLUSTER_NOBODY, "send", "out of memory");
+        cluster_note(cluster, CLUSTER_NO_NODE, "send", "out of memory");
         return false;
     }
     memset(cluster->entries, 0, count * sizeof *cluster->entries);
@@ -315,14 +413,20 @@ void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, siz
 
 /* ---- commands ---- */
 
-/* A slot of any node that answers, for commands without a key. */
-static unsigned any_slot(struct cluster *cluster)
+/* A slot for commands without a key: of a master that is connected, or of any. */
+static unsigned any_slot(const struct cluster *cluster)
 {
-    int node = cluster_any(cluster);
-    for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
-        if (cluster->map.owner[slot] == node)
+    unsigned found = 0;
+    for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        int owner = cluster->map.owner[slot];
+        if (owner == CLUSTER_NO_NODE)
+            continue;
+        const struct redis *redis = cluster->map.nodes[owner]->redis;
+        if (redis && redis_connected(redis))
             return slot;
-    return 0;
+        found = slot;
+    }
+    return found;
 }
 
 /* Gives each command a slot: its own, or that of the first one that has a key. */
@@ -346,18 +450,68 @@ static void set_slots(struct cluster *cluster, const struct command *commands, s
             cluster->entries[i].slot = (uint16_t)common;
 }
 
+static bool has(const struct pipeline *pipeline, const char *word)
+{
+    for (size_t i = 0; i < pipeline->count; i++)
+        if (strcmp(pipeline->commands[i].argv[0], word) == 0)
+            return true;
+    return false;
+}
+
+/* Leads a transaction to the connection of its WATCH; false when that is lost. */
+static bool lead_to_watch(struct pipeline *pipeline, const struct cluster_watch *watch)
+{
+    struct cluster *cluster = pipeline->cluster;
+    const struct redis *node =
+        watch->node == CLUSTER_NO_NODE ? NULL : cluster->map.nodes[watch->node]->redis;
+    if (!node || !redis_connected(node) || redis_stats(node).connects != watch->connects) {
+        cluster_note(cluster, CLUSTER_NO_NODE, "MULTI", "the connection of the WATCH is lost");
+        cluster_doubt(cluster);
+        cluster->moving = true;
+        return false;
+    }
+    pipeline->group.led = true;
+    pipeline->group.node = watch->node;
+    pipeline->group.asking = watch->asking;
+    return true;
+}
+
+static void run_bound(struct pipeline *pipeline)
+{
+    struct cluster *cluster = pipeline->cluster;
+    const struct cluster_entry *last = &cluster->entries[pipeline->count - 1];
+    const struct cluster_watch watch = cluster->watch;
+    const struct group *group = &pipeline->group;
+    cluster->watch.slot = CLUSTER_NO_NODE;
+    if (group->transaction && watch.slot == last->slot && !lead_to_watch(pipeline, &watch))
+        return;
+    run(pipeline);
+    if (!group->transaction && pipeline->commands[pipeline->count - 1].result == REDIS_ANSWERED)
+        cluster->watch = (struct cluster_watch){
+            .slot = last->slot,
+            .node = last->node,
+            .asking = group->asking,
+            .connects = redis_stats(cluster->map.nodes[last->node]->redis).connects,
+        };
+}
+
 void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count)
 {
     struct pipeline pipeline = {.cluster = cluster, .count = count, .commands = commands};
+    struct group *group = &pipeline.group;
     for (size_t i = 0; i < count; i++) {
         commands[i].result = REDIS_FAILED;
         commands[i].reply = NULL;
     }
-    if (count == 0 || !begin(cluster, count, !cluster_is_watched(cluster, commands, count)))
+    group->transaction = has(&pipeline, "MULTI");
+    group->bound = group->transaction || has(&pipeline, "WATCH");
+    /* Nothing is learnt before the transaction of a WATCH: it goes where that is in force. */
+    bool watched = group->transaction && cluster->watch.slot != CLUSTER_NO_NODE;
+    if (count == 0 || !begin(cluster, count, !watched))
         return;
     set_slots(cluster, commands, count);
-    if (cluster_is_bound(commands, count))
-        cluster_run_bound(cluster, commands, count, cluster->entries[0].slot);
+    if (group->bound)
+        run_bound(&pipeline);
     else
         run(&pipeline);
 }

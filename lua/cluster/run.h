@@ -14,11 +14,11 @@ struct script_call;
  *
  * Calls of one slot are sent in their order. A call that a node refused because its slot moves or
  * has moved has certainly not run: it is sent again, where the refusal leads, for as long as the
- * cluster's patience lasts; then it is REDIS_FAILED. A lost node leaves its own calls REDIS_UNKNOWN
+ * cluster's patience lasts; then it is REDIS_FAILED. A lost node makes its own calls REDIS_UNKNOWN
  * and no others.
  *
- * Commands with WATCH, MULTI or EXEC go to one node, all of them in one slot. With a MULTI among
- * them they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving` true.
+ * Commands with WATCH or MULTI among them go to one connection, and their keys lie in one slot. With
+ * a MULTI they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving` true.
  * Without one, all are sent again together, so besides WATCH they only read. */
 void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, size_t count);
 void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count);

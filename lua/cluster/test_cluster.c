@@ -1,6 +1,6 @@
 /* Pipelines to a cluster of scripted nodes: every refusal, and nodes that are lost. */
 #include "lua/cluster/cluster.h"
-#include "lua/cluster/slots.h"
+#include "lua/cluster/map.h"
 #include "lua/command.h"
 #include "lua/script.h"
 #include "lua/test_server.h"

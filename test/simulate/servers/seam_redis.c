@@ -9,7 +9,6 @@
 
 #include "base/fault.h"
 #include "base/clock.h"
-#include "lua/cluster_hooks.h"
 #include "lua/script.h"
 #include "test/simulate/machine/loop.h"
 #include "test/simulate/servers/redis_server.h"
