@@ -16,8 +16,9 @@
 
 #include "base/clock.h"
 #include "base/resolve.h"
+#include "base/url.h"
 
-/* A subscriber only listens, so nothing but these tells it that its server's host is gone. */
+/* A subscriber only listens, so only keepalive tells it that its server's host is gone. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 5, KEEPALIVE_PROBES = 3 };
 
 /* Waits for the end of a connect that is under way: 0, or its errno. */
@@ -48,7 +49,8 @@ static int connect_to(int fd, const struct sockaddr *address, socklen_t size, in
     return error;
 }
 
-static int dial(const struct sockaddr *address, socklen_t size, int64_t until_ms, int *error_out)
+static int dial_socket(const struct sockaddr *address, socklen_t size, int64_t until_ms,
+                       int *error_out)
 {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *error_out = fd < 0 ? errno : connect_to(fd, address, size, until_ms);
@@ -84,34 +86,38 @@ static int dial_address(const char *address, unsigned port, int64_t until_ms, in
     *error_out = EADDRNOTAVAIL;
     if (getaddrinfo(address, service, &hints, &found) != 0)
         return -1;
-    int fd = dial(found->ai_addr, found->ai_addrlen, until_ms, error_out);
+    int fd = dial_socket(found->ai_addr, found->ai_addrlen, until_ms, error_out);
     freeaddrinfo(found);
     if (fd >= 0)
         set_options(fd);
     return fd;
 }
 
-int dial_host(const char *host, unsigned port, int64_t until_ms, char *error_out, size_t error_size)
+static int dial_host(const struct url_server *server, int64_t until_ms, char *error_out,
+                     size_t error_size)
 {
     struct resolved found = {.count = 0};
     int64_t left_ms = until_ms - clock_now_ms();
-    const char *wrong =
-        left_ms > 0 ? resolve_host(host, (int)left_ms, &found) : "no time is left for the connect";
+    const char *wrong = left_ms > 0 ? resolve_host(server->host, (int)left_ms, &found)
+                                    : "no time is left for the connect";
     int fd = -1, error = 0;
     for (size_t i = 0; !wrong && fd < 0 && i < found.count; i++)
-        fd = dial_address(found.addresses[i], port, until_ms, &error);
+        fd = dial_address(found.addresses[i], server->port, until_ms, &error);
     if (fd < 0)
         snprintf(error_out, error_size, "%s", wrong ? wrong : strerror(error));
     return fd;
 }
 
-int dial_path(const char *path, int64_t until_ms, char *error_out, size_t error_size)
+int dial(const struct url_server *server, const char *path, int64_t until_ms, char *error_out,
+         size_t error_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int error = ENAMETOOLONG, fd = -1;
+    if (server)
+        return dial_host(server, until_ms, error_out, error_size);
     if (strlen(path) < sizeof address.sun_path) {
         strcpy(address.sun_path, path);
-        fd = dial((const struct sockaddr *)&address, sizeof address, until_ms, &error);
+        fd = dial_socket((const struct sockaddr *)&address, sizeof address, until_ms, &error);
     }
     if (fd < 0)
         snprintf(error_out, error_size, "%s", strerror(error));

@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Connects to the server at host and port, or to the Unix socket of that path. The addresses of the
+struct url_server;
+
+/* Connects to `server`, or where it is NULL to the Unix socket of that path. The addresses of the
  * host's name are tried in turn, all of it, with the look-up, until `until_ms` (clock_now_ms).
  * Returns a socket that blocks, for the caller to close, or -1 with the reason in `error_out`. A
  * program that this process starts does not get the socket. Keepalive closes a TCP connection whose
  * host has not answered for 20 s, so that a reader who never sends learns of it. Any thread. */
-int dial_host(const char *host, unsigned port, int64_t until_ms, char *error_out,
-              size_t error_size);
-int dial_path(const char *path, int64_t until_ms, char *error_out, size_t error_size);
+int dial(const struct url_server *server, const char *path, int64_t until_ms, char *error_out,
+         size_t error_size);
 
 #endif

@@ -24,9 +24,7 @@
 #include "base/fault.h"
 #include "base/clock.h"
 #include "base/url.h"
-#include "lua/greet.h"
-#include "lua/sentinel.h"
-#include "lua/wire.h"
+#include "lua/connect.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
  * a process goes on without a server that is back. */
@@ -40,7 +38,7 @@ struct redis {
     struct url url;
     int timeout_ms;
     struct backoff backoff;
-    char error[TRANSPORT_ERROR_SIZE];
+    char error[WIRE_ERROR_SIZE];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
     bool leaving;          /* the server takes no writes; see why_leave */
@@ -204,46 +202,26 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
     return REDIS_FAILED;
 }
 
-/* Costs a round trip per connection; in return no command runs as the wrong user, on the wrong
- * database or at a server of another kind. Whoever asked for a master's role has logged in. */
-static bool handshake(struct redis *redis, int64_t until_ms)
-{
-    const struct greeting greeting = {.url = &redis->url,
-                                      .login = redis->url.kind != URL_SENTINEL,
-                                      .cluster = redis->url.kind == URL_CLUSTER};
-    bool good = greet(redis->wire, &greeting, until_ms, redis->error);
-    wire_set_timeout(redis->wire, redis->timeout_ms);
-    return good;
-}
-
-static struct wire *connect_master(struct redis *redis, int64_t until_ms,
-                                   char error_out[TRANSPORT_ERROR_SIZE])
-{
-    struct url_server master;
-    char place[URL_PLACE_SIZE];
-    struct wire *wire = sentinel_connect(&redis->url, &redis->next_server, until_ms,
-                                         redis->timeout_ms, &master, error_out);
-    if (wire) {
-        url_server_place(master.host, master.port, place);
-        set_place(redis, place);
-    }
-    return wire;
-}
-
-/* False with the reason in redis->error. */
-static bool connect_any(struct redis *redis, int64_t until_ms)
+/* Connects, with the reason in redis->error where that fails. */
+static struct wire *open_wire(struct redis *redis, int64_t until_ms)
 {
     const struct url *url = &redis->url;
+    struct url_server master;
+    char place[URL_PLACE_SIZE];
     if (url->kind == URL_SENTINEL) {
-        redis->wire = connect_master(redis, until_ms, redis->error);
-        return redis->wire != NULL;
+        struct wire *wire = connect_master(url, &redis->next_server, until_ms, redis->timeout_ms,
+                                           &master, redis->error);
+        if (wire) {
+            url_server_place(master.host, master.port, place);
+            set_place(redis, place);
+        }
+        return wire;
     }
     /* Of a cluster any node will do: each try takes the next. */
     const struct url_server *server =
         url->server_count > 0 ? &url->servers[redis->next_server++ % url->server_count] : NULL;
     redis->host = server ? server->host : NULL;
-    redis->wire = wire_open(url, server, until_ms, redis->timeout_ms, redis->error);
-    return redis->wire != NULL;
+    return connect_server(url, server, until_ms, redis->timeout_ms, redis->error);
 }
 
 enum redis_result redis_connect(struct redis *redis)
@@ -263,9 +241,10 @@ enum redis_result redis_connect(struct redis *redis)
     }
     assert(!redis->wire && redis->scripts_seen == 0);
     int64_t until_ms = clock_now_ms() + redis->timeout_ms; /* for all of it */
-    if (!connect_any(redis, until_ms) || !handshake(redis, until_ms))
+    redis->wire = open_wire(redis, until_ms);
+    if (!redis->wire)
         return connect_failed(redis, redis->error);
-    /* Only after the handshake: a server that accepts connections and then refuses the password or
+    /* Only after the greeting: a server that accepts connections and then refuses the password or
      * the database counts as a failure and is asked more and more rarely. */
     backoff_reset(&redis->backoff);
     redis->stats.connects++;

@@ -130,15 +130,16 @@ static void test_other_sentinels_are_passed_over_and_the_good_one_kept(void **st
         stop(&fakes[i]);
 }
 
-static void test_server_that_is_no_master_is_none(void **state)
+static void test_server_that_is_no_master_is_passed_over(void **state)
 {
     (void)state;
     struct fake fakes[2], replica;
     char stale[ANSWER_SIZE], answer[ANSWER_SIZE];
     const struct url url = server();
-    start(&replica, "+OK\r\n", "*1\r\n$5\r\nslave\r\n"); /* to AUTH and ROLE */
+    const char *welcome = "+OK\r\n+OK\r\n*2\r\n$4\r\nrole\r\n$7\r\nreplica\r\n";
+    start(&replica, welcome, NULL); /* to AUTH, SELECT and HELLO */
     if (url.password[0] == '\0')
-        replica.answers[0] = replica.answers[1];
+        replica.answers[0] = strchr(welcome, '\n') + 1;
     name_server(stale, "127.0.0.1", (unsigned)replica.port);
     name_server(answer, url.servers[0].host, url.servers[0].port);
     start(&fakes[0], stale, NULL);
@@ -204,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_named_master_is_found),
         cmocka_unit_test(test_other_sentinels_are_passed_over_and_the_good_one_kept),
-        cmocka_unit_test(test_server_that_is_no_master_is_none),
+        cmocka_unit_test(test_server_that_is_no_master_is_passed_over),
         cmocka_unit_test(test_odd_answers_are_no_master),
         cmocka_unit_test(test_all_sentinels_dead_fails_in_time),
     };

@@ -19,18 +19,16 @@
 #include "base/clock.h"
 #include "base/url.h"
 
-/* What the first record of a server of TLS may be. */
+/* The first record of a server of TLS is one of these. */
 enum { RECORD_ALERT = 0x15, RECORD_HANDSHAKE = 0x16 };
-
-enum { TLS_ERROR_SIZE = 256 };
 
 struct tls {
     SSL *ssl;
     int fd;
     bool more;    /* further bytes follow those that are being sent */
-    bool heard;   /* something has come */
-    bool foreign; /* and what came first is no record of TLS */
-    char error[TLS_ERROR_SIZE];
+    bool heard;   /* the server has sent something */
+    bool foreign; /* and it began with no record of TLS */
+    char *error;  /* the caller's, of TLS_ERROR_SIZE */
 };
 
 /* ---- the socket, as OpenSSL uses it ---- */
@@ -93,8 +91,8 @@ static BIO *new_bio(struct tls *tls)
 
 /* ---- errors ---- */
 
-/* OpenSSL tells an error from earlier ones only by an empty queue, and an end from an error of the
- * system by errno. */
+/* Call before each operation of OpenSSL: only an empty queue tells its error from an earlier one, and
+ * only errno tells the end of the connection from an error of the system. */
 static void prepare(void)
 {
     ERR_clear_error();
@@ -103,11 +101,11 @@ static void prepare(void)
 
 static bool keep_error(struct tls *tls, const char *text)
 {
-    snprintf(tls->error, sizeof tls->error, "TLS: %s", text);
+    snprintf(tls->error, TLS_ERROR_SIZE, "TLS: %s", text);
     return false;
 }
 
-/* Why the last operation failed for good; `code` is that of SSL_get_error. */
+/* Keeps the reason why the last operation failed for good; `code` is that of SSL_get_error. */
 static void keep_failure(struct tls *tls, int code)
 {
     unsigned long error = ERR_peek_last_error();
@@ -119,9 +117,9 @@ static void keep_failure(struct tls *tls, int code)
     closed |= ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
 #endif
     if (closed)
-        snprintf(tls->error, sizeof tls->error, "Server closed the connection");
+        snprintf(tls->error, TLS_ERROR_SIZE, "Server closed the connection");
     else if (verified != X509_V_OK)
-        snprintf(tls->error, sizeof tls->error, "TLS: the server's certificate: %s",
+        snprintf(tls->error, TLS_ERROR_SIZE, "TLS: the server's certificate: %s",
                  X509_verify_cert_error_string(verified));
     else
         keep_error(tls, reason ? reason : errno ? strerror(errno) : "it failed");
@@ -131,7 +129,7 @@ static void keep_failure(struct tls *tls, int code)
 
 enum step { STEP_DONE, STEP_AGAIN, STEP_LATE, STEP_FAILED };
 
-/* What an operation of OpenSSL came to, after the wait that it asks for. */
+/* Returns the outcome of an operation of OpenSSL, after the wait that it asks for. */
 static enum step next_step(struct tls *tls, int result, int64_t until_ms)
 {
     int code = SSL_get_error(tls->ssl, result);
@@ -182,7 +180,7 @@ static bool read_files(SSL_CTX *context, const struct url *url, char *error_out,
     return true;
 }
 
-/* Without this OpenSSL asks whoever sits at the terminal, and waits. */
+/* Without this OpenSSL asks at the terminal, and waits. */
 static int no_passphrase(char *text, int size, int writing, void *context)
 {
     (void)text, (void)size, (void)writing, (void)context;
@@ -258,19 +256,18 @@ static bool shake_hands(struct tls *tls, int64_t until_ms)
 }
 
 struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t until_ms,
-                     char *error_out, size_t error_size)
+                     char error[TLS_ERROR_SIZE])
 {
     struct tls *tls = calloc(1, sizeof *tls);
     if (!tls) {
-        snprintf(error_out, error_size, "out of memory");
+        snprintf(error, TLS_ERROR_SIZE, "out of memory");
         return NULL;
     }
     tls->fd = fd;
+    tls->error = error;
     prepare();
-    if (!make_ssl(tls, url, host) || !shake_hands(tls, until_ms)) {
-        snprintf(error_out, error_size, "%s", tls->error);
+    if (!make_ssl(tls, url, host) || !shake_hands(tls, until_ms))
         tls_close(&tls);
-    }
     return tls;
 }
 
@@ -317,9 +314,4 @@ ptrdiff_t tls_receive(struct tls *tls, char *bytes, size_t size, int64_t until_m
 bool tls_pending(const struct tls *tls)
 {
     return SSL_pending(tls->ssl) > 0;
-}
-
-const char *tls_error(const struct tls *tls)
-{
-    return tls->error;
 }

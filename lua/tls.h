@@ -9,33 +9,33 @@
 struct tls;
 struct url;
 
-/* Whether the files that the URL names can be read and are what they should be, a certificate and
- * its key; a key with a passphrase is not. False with the file and the reason in `error_out`. Any
- * thread. */
+enum { TLS_ERROR_SIZE = 256 };
+
+/* True when the files that the URL names can be read and are a certificate and its key, without a
+ * passphrase. False with the file and the reason in `error_out`. Any thread. */
 bool tls_check_files(const struct url *url, char *error_out, size_t error_size);
 
-/* Shakes hands until `until_ms` (clock_now_ms) and checks that the server's certificate is of
- * `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the system's.
- * The files of the URL are read anew each time: a certificate may be replaced while the program
- * runs. NULL with the reason in `error_out`. Belongs to one thread at a time. */
+/* Makes the handshake until `until_ms` (clock_now_ms) and checks that the server's certificate is for
+ * `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the system's. It
+ * reads the files of the URL anew each time: a certificate may be replaced while the program runs.
+ * NULL with the reason in `error`, into which the functions below write as well: it outlives the
+ * connection. Belongs to one thread at a time. */
 struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t until_ms,
-                     char *error_out, size_t error_size);
+                     char error[TLS_ERROR_SIZE]);
 
 /* Frees it without a word to the server, and sets the caller's pointer to NULL: a child of a fork
  * must not speak on its parent's connection. */
 void tls_close(struct tls **tls);
 
 /* Sends all bytes until `until_ms`; `more`: further bytes follow soon. False: the connection is
- * lost, with the reason in tls_error. Raises no signal. */
+ * lost. Raises no signal. */
 bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64_t until_ms);
 
 /* Reads up to `size` bytes, waiting for them until `until_ms` (0: not at all). Returns how many; 0:
- * none came in time; -1: the connection is lost, with the reason in tls_error. */
+ * none came in time; -1: the connection is lost. */
 ptrdiff_t tls_receive(struct tls *tls, char *bytes, size_t size, int64_t until_ms);
 
 /* True when bytes are decrypted already, which poll(2) knows nothing of. */
 bool tls_pending(const struct tls *tls);
-
-const char *tls_error(const struct tls *tls);
 
 #endif

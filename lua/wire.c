@@ -2,61 +2,80 @@
 #include "lua/wire.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "lua/dial.h"
+#include "lua/tls.h"
 
 enum {
     READ_SIZE = 16 * 1024, /* as much as one record of TLS has */
-    TLS_ALERT = 0x15,      /* how TLS says that it does not understand; no reply begins with it */
+    TLS_ALERT = 0x15,      /* TLS does not understand, and says so; no reply begins with it */
     OUT_SIZE_MIN = 1024,
 };
 
+_Static_assert((int)TLS_ERROR_SIZE == (int)WIRE_ERROR_SIZE,
+               "a lost connection of TLS writes its own error");
+
+/* Without TLS the socket blocks, with the time-out set on it: one system call per send or receive.
+ * With TLS lua/tls.c waits by itself. */
 struct wire {
-    struct transport *transport;
+    int fd;
+    struct tls *tls; /* NULL: plain */
     redisReader *reader;
     char *out; /* commands queued */
     size_t out_used, out_room;
     int timeout_ms;
-    bool plain;    /* no TLS */
     bool answered; /* something has come */
-    bool late;     /* a reply did not come in time */
-    char error[TRANSPORT_ERROR_SIZE];
+    bool lost;
+    char error[WIRE_ERROR_SIZE];
 };
 
+/* ---- opening ---- */
+
 struct wire *wire_open(const struct url *url, const struct url_server *server, int64_t until_ms,
-                       int timeout_ms, char error_out[TRANSPORT_ERROR_SIZE])
+                       int timeout_ms, char error_out[WIRE_ERROR_SIZE])
 {
-    struct transport *transport = transport_open(url, server, until_ms, timeout_ms, error_out);
-    if (!transport)
+    int fd = dial(server, url->socket, until_ms, error_out, WIRE_ERROR_SIZE);
+    if (fd < 0)
         return NULL;
     struct wire *wire = calloc(1, sizeof *wire);
     redisReader *reader = redisReaderCreate();
     if (!wire || !reader) {
-        snprintf(error_out, TRANSPORT_ERROR_SIZE, "out of memory");
+        snprintf(error_out, WIRE_ERROR_SIZE, "out of memory");
         if (reader)
             redisReaderFree(reader);
-        transport_close(&transport);
         free(wire);
+        close(fd);
         return NULL;
     }
-    wire->transport = transport;
+    wire->fd = fd;
     wire->reader = reader;
-    wire->timeout_ms = timeout_ms;
-    wire->plain = !url->tls;
+    wire_set_timeout(wire, timeout_ms);
+    if (url->tls && server)
+        wire->tls = tls_open(fd, url, server->host, until_ms, wire->error);
+    if (url->tls && !wire->tls) {
+        snprintf(error_out, WIRE_ERROR_SIZE, "%s", wire->error);
+        wire_close(&wire);
+    }
     return wire;
 }
 
 void wire_close(struct wire **wire)
 {
     if (*wire) {
-        transport_close(&(*wire)->transport);
+        tls_close(&(*wire)->tls);
+        close((*wire)->fd);
         redisReaderFree((*wire)->reader);
         free((*wire)->out);
     }
@@ -66,8 +85,12 @@ void wire_close(struct wire **wire)
 
 void wire_set_timeout(struct wire *wire, int timeout_ms)
 {
+    const struct timeval timeout = {.tv_sec = timeout_ms / 1000,
+                                    .tv_usec = timeout_ms % 1000 * 1000};
+    assert(timeout_ms > 0);
     wire->timeout_ms = timeout_ms;
-    transport_set_timeout(wire->transport, timeout_ms);
+    setsockopt(wire->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    setsockopt(wire->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 }
 
 void wire_set_deadline(struct wire *wire, int64_t until_ms)
@@ -78,7 +101,14 @@ void wire_set_deadline(struct wire *wire, int64_t until_ms)
 
 int wire_fd(const struct wire *wire)
 {
-    return transport_fd(wire->transport);
+    return wire->fd;
+}
+
+/* ---- errors ---- */
+
+bool wire_lost(const struct wire *wire)
+{
+    return wire->lost;
 }
 
 const char *wire_error(const struct wire *wire)
@@ -86,9 +116,19 @@ const char *wire_error(const struct wire *wire)
     return wire->error;
 }
 
-static void keep_error(struct wire *wire, const char *text)
+static void lose(struct wire *wire, const char *why)
 {
-    snprintf(wire->error, sizeof wire->error, "%s", text);
+    wire->lost = true;
+    snprintf(wire->error, sizeof wire->error, "%s", why);
+}
+
+/* A port of TLS ends a connection that begins with anything else. */
+static void lose_socket(struct wire *wire, const char *why)
+{
+    static const char hint[] =
+        ", before the first answer: if the port speaks TLS, the URL begins with rediss";
+    wire->lost = true;
+    snprintf(wire->error, sizeof wire->error, "%s%s", why, wire->answered ? "" : hint);
 }
 
 /* ---- out ---- */
@@ -123,9 +163,9 @@ static char *put_count(char *out, char kind, size_t count)
     return put(decimal_put(out, count), "\r\n", 2);
 }
 
-/* Writes what redisFormatCommandArgv would, but into the buffer, which spares an allocation and a
- * copy per command. Room is reserved for the whole command first: a command is queued completely or
- * not at all, so running out of memory never leaves half a command on the wire. */
+/* Writes the same bytes as redisFormatCommandArgv, but into the buffer, which spares an allocation
+ * and a copy per command. Room is reserved for the whole command first: a command is queued
+ * completely or not at all, so running out of memory never leaves half a command on the wire. */
 bool wire_append(struct wire *wire, int argc, const char *const *argv, const size_t *lengths)
 {
     size_t room = DECIMAL_DIGITS_MAX + 3;
@@ -151,10 +191,18 @@ bool wire_flush(struct wire *wire, bool lazily)
 {
     size_t count = wire->out_used;
     wire->out_used = 0;
-    if (count == 0 || transport_send(wire->transport, wire->out, count, lazily))
-        return true;
-    keep_error(wire, transport_error(wire->transport));
-    return false;
+    if (count > 0 && !wire->lost && wire->tls)
+        wire->lost =
+            !tls_send(wire->tls, wire->out, count, lazily, clock_now_ms() + wire->timeout_ms);
+    for (size_t sent = 0; sent < count && !wire->lost && !wire->tls;) {
+        ssize_t done =
+            send(wire->fd, wire->out + sent, count - sent, MSG_NOSIGNAL | (lazily ? MSG_MORE : 0));
+        if (done >= 0)
+            sent += (size_t)done;
+        else if (errno != EINTR)
+            lose_socket(wire, strerror(errno));
+    }
+    return !wire->lost;
 }
 
 /* ---- in ---- */
@@ -162,47 +210,61 @@ bool wire_flush(struct wire *wire, bool lazily)
 bool wire_parsed(struct wire *wire, struct redisReply **reply_out)
 {
     void *reply = NULL;
-    bool good = redisReaderGetReply(wire->reader, &reply) == REDIS_OK;
-    if (!good)
-        keep_error(wire, wire->reader->errstr);
-    *reply_out = good ? reply : NULL;
-    return good;
+    if (!wire->lost && redisReaderGetReply(wire->reader, &reply) != REDIS_OK)
+        lose(wire, wire->reader->errstr);
+    *reply_out = wire->lost ? NULL : reply;
+    return !wire->lost;
 }
 
-/* Hands what has come to the reader. Returns how many bytes; 0: none; -1: the connection is lost.
- */
+/* Reads up to READ_SIZE bytes; with `wait` it waits for the first of them. Returns how many; 0: none
+ * came in time; -1: the connection is lost. */
+static ptrdiff_t read_bytes(struct wire *wire, char bytes[READ_SIZE], bool wait)
+{
+    ssize_t count;
+    if (wire->tls) {
+        int64_t until_ms = wait ? clock_now_ms() + wire->timeout_ms : 0;
+        count = tls_receive(wire->tls, bytes, READ_SIZE, until_ms);
+        wire->lost |= count < 0;
+        return count;
+    }
+    do
+        count = recv(wire->fd, bytes, READ_SIZE, wait ? 0 : MSG_DONTWAIT);
+    while (count < 0 && errno == EINTR);
+    if (count > 0)
+        return count;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    lose_socket(wire, count == 0 ? "Server closed the connection" : strerror(errno));
+    return -1;
+}
+
+/* Passes what has come to the reader, and returns as read_bytes does. */
 static ptrdiff_t read_some(struct wire *wire, bool wait)
 {
     char bytes[READ_SIZE];
-    ptrdiff_t count = transport_receive(wire->transport, bytes, sizeof bytes, wait);
-    if (count < 0)
-        keep_error(wire, transport_error(wire->transport));
-    if (count > 0 && !wire->answered && wire->plain && bytes[0] == TLS_ALERT) {
-        keep_error(wire, "the server speaks TLS at this port: the URL begins with rediss");
-        return -1;
-    }
-    wire->answered |= count > 0;
-    if (count > 0 && redisReaderFeed(wire->reader, bytes, (size_t)count) != REDIS_OK) {
-        keep_error(wire, wire->reader->errstr);
-        count = -1;
-    }
-    return count;
+    ptrdiff_t count = read_bytes(wire, bytes, wait);
+    if (count <= 0)
+        return count;
+    bool first = !wire->answered;
+    wire->answered = true;
+    if (first && !wire->tls && bytes[0] == TLS_ALERT)
+        lose(wire, "the server speaks TLS at this port: the URL begins with rediss");
+    else if (redisReaderFeed(wire->reader, bytes, (size_t)count) != REDIS_OK)
+        lose(wire, wire->reader->errstr);
+    return wire->lost ? -1 : count;
 }
 
 struct redisReply *wire_receive(struct wire *wire)
 {
     struct redisReply *reply = NULL;
-    bool there = wire_flush(wire, false);
     int64_t until_ms = 0; /* asked for only when a reply comes in parts */
-    while (there && wire_parsed(wire, &reply) && !reply) {
+    wire_flush(wire, false);
+    while (wire_parsed(wire, &reply) && !reply) {
         bool late = until_ms > 0 && clock_now_ms() >= until_ms;
-        ptrdiff_t count = late ? 0 : read_some(wire, true);
-        if (count == 0)
-            keep_error(wire, "no reply in time");
-        wire->late |= count == 0;
+        if (late || read_some(wire, true) == 0)
+            lose(wire, "no reply in time");
         if (until_ms == 0)
             until_ms = clock_now_ms() + wire->timeout_ms;
-        there = count > 0;
     }
     return reply;
 }
@@ -212,62 +274,7 @@ bool wire_fill(struct wire *wire)
 {
     ptrdiff_t count;
     do
-        count = read_some(wire, false);
-    while (count > 0 && transport_pending(wire->transport));
+        count = wire->lost ? -1 : read_some(wire, false);
+    while (count > 0 && wire->tls && tls_pending(wire->tls));
     return count >= 0;
-}
-
-/* ---- one command ---- */
-
-struct redisReply *wire_answer(struct wire *wire, const char *command, bool *lost_out)
-{
-    struct redisReply *reply = wire_receive(wire);
-    *lost_out = !reply;
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
-        snprintf(wire->error, sizeof wire->error, "%s: %s", command, reply->str);
-        freeReplyObject(reply);
-        reply = NULL;
-    }
-    return reply;
-}
-
-struct redisReply *wire_ask(struct wire *wire, int argc, const char *const *argv, bool *lost_out)
-{
-    if (wire_append(wire, argc, argv, NULL))
-        return wire_answer(wire, argv[0], lost_out);
-    keep_error(wire, "out of memory");
-    *lost_out = true;
-    return NULL;
-}
-
-/* A password alone logs in the default user; servers before Redis 6 take no other form. */
-bool wire_append_login(struct wire *wire, const char *user, const char *password)
-{
-    const char *full[] = {"AUTH", user, password}, *old[] = {"AUTH", password};
-    bool named = user[0] != '\0';
-    if (password[0] == '\0' || wire_append(wire, named ? 3 : 2, named ? full : old, NULL))
-        return true;
-    keep_error(wire, "out of memory");
-    return false;
-}
-
-bool wire_login(struct wire *wire, const char *user, const char *password)
-{
-    bool lost;
-    if (password[0] == '\0')
-        return true;
-    struct redisReply *reply =
-        wire_append_login(wire, user, password) ? wire_answer(wire, "AUTH", &lost) : NULL;
-    freeReplyObject(reply);
-    return reply != NULL;
-}
-
-bool wire_answered(const struct wire *wire)
-{
-    return wire->answered;
-}
-
-bool wire_late(const struct wire *wire)
-{
-    return wire->late;
 }

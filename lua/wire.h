@@ -1,5 +1,6 @@
-/* The commands and replies of one connection to a Redis server or a sentinel. Whoever holds it
- * drops it at the first error: replies carry no id, so none can be told from another after that. */
+/* The commands and replies of one connection to a Redis server or a sentinel: by TCP, with TLS or
+ * without, or by a Unix socket. Every wait has a limit, and a server that has gone raises no signal.
+ * After an error the connection is lost: replies carry no id, so none can be told from another. */
 #ifndef LUA_WIRE_H
 #define LUA_WIRE_H
 
@@ -7,22 +8,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lua/transport.h"
-
 struct redisReply;
+struct url;
+struct url_server;
 struct wire;
 
-/* As transport_open. */
-struct wire *wire_open(const struct url *url, const struct url_server *server, int64_t until_ms,
-                       int timeout_ms, char error_out[TRANSPORT_ERROR_SIZE]);
+enum { WIRE_ERROR_SIZE = 256 };
 
-/* As transport_close. */
+/* Connects to `server`, or where it is NULL to the URL's socket, and makes the handshake of TLS where
+ * the URL says so, all until `until_ms` (clock_now_ms); later sends and receives wait up to
+ * `timeout_ms` each. NULL with the reason in `error_out`. Belongs to one thread at a time. */
+struct wire *wire_open(const struct url *url, const struct url_server *server, int64_t until_ms,
+                       int timeout_ms, char error_out[WIRE_ERROR_SIZE]);
+
+/* Closes the connection, without a word to the server, and sets the caller's pointer to NULL. */
 void wire_close(struct wire **wire);
 
 void wire_set_timeout(struct wire *wire, int timeout_ms);
 
 /* Bounds further waits by what is left until then, by clock_now_ms; at least a moment. */
 void wire_set_deadline(struct wire *wire, int64_t until_ms);
+
+/* For poll(2). */
 int wire_fd(const struct wire *wire);
 
 /* Queues one command; false when memory ran out, and then nothing of the command is queued.
@@ -30,7 +37,7 @@ int wire_fd(const struct wire *wire);
 bool wire_append(struct wire *wire, int argc, const char *const *argv, const size_t *lengths);
 
 /* Sends what is queued; `lazily`: with what comes next, or after 200 ms. False: the connection is
- * lost. */
+ * lost, and a part may have left. */
 bool wire_flush(struct wire *wire, bool lazily);
 
 /* Sends what is queued and waits for the reply to the oldest command not yet answered, which the
@@ -41,28 +48,12 @@ struct redisReply *wire_receive(struct wire *wire);
 /* Reads what has come, without waiting. False: the connection is lost. */
 bool wire_fill(struct wire *wire);
 
-/* The next complete reply among what was read, which the caller frees. False: the connection is
- * lost; else NULL in `reply_out` means that there is none. */
+/* Writes the next complete reply among what was read, which the caller frees, or NULL. False: the
+ * connection is lost. */
 bool wire_parsed(struct wire *wire, struct redisReply **reply_out);
 
-/* wire_receive for the reply to `command`, which is no error. NULL when there is none, or an error,
- * whose text is in wire_error behind the command's name; then `lost` tells them apart. */
-struct redisReply *wire_answer(struct wire *wire, const char *command, bool *lost_out);
-
-/* Sends one command and waits for its reply as wire_answer does. */
-struct redisReply *wire_ask(struct wire *wire, int argc, const char *const *argv, bool *lost_out);
-
-/* Logs in with what is not empty; wire_append_login only queues the command, and returns true
- * without one when there is no password. False: the connection is lost or the server refuses, or
- * memory ran out. */
-bool wire_append_login(struct wire *wire, const char *user, const char *password);
-bool wire_login(struct wire *wire, const char *user, const char *password);
-
-/* Whether the server has said anything yet, and whether the last answer did not come in time. */
-bool wire_answered(const struct wire *wire);
-bool wire_late(const struct wire *wire);
-
-/* Why the connection is lost, or what the server refused. Valid until the next call. */
+/* True when the connection is lost: further calls fail at once. wire_error says why. */
+bool wire_lost(const struct wire *wire);
 const char *wire_error(const struct wire *wire);
 
 #endif

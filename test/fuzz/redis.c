@@ -19,7 +19,7 @@
 #include "lua/script.h"
 #include "lua/script_each.h"
 #include "lua/subscriber.h"
-#include "lua/transport.h"
+#include "lua/wire.h"
 #include "test/fuzz/fuzz.h"
 
 enum { CALLS_MAX = 4, OPERATIONS_MAX = 8, TEXT_SIZE = 32 };
@@ -43,12 +43,13 @@ static struct {
     bool unclear;        /* from here on who reads what depends on that */
 } server;
 
-/* In place of those of lua/dial.c: the server is at the other end already, and has said all it has
+/* In place of that of lua/dial.c: the server is at the other end already, and has said all it has
  * to say. */
-int dial_host(const char *host, unsigned port, int64_t until_ms, char *error_out, size_t error_size)
+int dial(const struct url_server *to, const char *path, int64_t until_ms, char *error_out,
+         size_t error_size)
 {
     int fds[2];
-    (void)host, (void)port, (void)until_ms, (void)error_out, (void)error_size;
+    (void)to, (void)path, (void)until_ms, (void)error_out, (void)error_size;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         abort();
     if (server.connects++ == 0 && server.size > 0 &&
@@ -61,12 +62,6 @@ int dial_host(const char *host, unsigned port, int64_t until_ms, char *error_out
         close(present);
     present = fds[1];
     return fds[0];
-}
-
-int dial_path(const char *path, int64_t until_ms, char *error_out, size_t error_size)
-{
-    (void)path, (void)until_ms, (void)error_out, (void)error_size;
-    abort();
 }
 
 /* The next reply that the client must have read, for the caller to free; NULL: none. */
@@ -316,7 +311,7 @@ static void run_operations(struct redis *redis, const uint8_t *codes, size_t cou
     for (size_t i = 0; i < count && i < OPERATIONS_MAX && redis_connected(redis); i++) {
         unsigned code = codes[i];
         operations[code % OPERATIONS].run(redis, code / OPERATIONS);
-        assert(strlen(redis_error(redis)) < TRANSPORT_ERROR_SIZE);
+        assert(strlen(redis_error(redis)) < WIRE_ERROR_SIZE);
         if (operations[code % OPERATIONS].last || server.unclear)
             return;
     }
