@@ -157,12 +157,6 @@ def cluster(result):
             "the same cores." if ratios else "")
 
 
-def shards(result):
-    ratios = pair_ratios(result, lambda run: run["of_bare"])
-    return (f"Two ledgers take {ratio(statistics.median(ratios))} × of what one takes on the same "
-            "cores." if ratios else "")
-
-
 def daemons(result):
     ratios = pair_ratios(result, served_us)
     return (f"An order costs {ratio(statistics.median(ratios))} × of what it costs with one daemon."
@@ -269,8 +263,7 @@ def flood(result):
 
 BY_CAMPAIGN = {function.__name__: function for function in (
     around, steady, soldout, rush, mixed, strategies, segments, batch, locks, instances, latency,
-    growth, bench, connections, rules, fairness, expiry, memory, flood, cluster, shards, daemons,
-    costs)}
+    growth, bench, connections, rules, fairness, expiry, memory, flood, cluster, daemons, costs)}
 
 
 def answer(result):

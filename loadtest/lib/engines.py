@@ -1,10 +1,9 @@
-"""The servers that a run wants beside or instead of the stack's: a lock's, a Redis, a ledger."""
+"""The servers that a run wants beside or instead of the stack's: a lock's, a Redis."""
 
 import shutil
 import tempfile
 
 from harness.engines_cluster import RedisCluster
-from harness.ledger import Ledger
 from harness.servers import RedisServer
 from harness.stack import ToolServers
 
@@ -60,20 +59,3 @@ class Cluster(RedisCluster):
 
 # By the setting "redis"; "stack" is none of them.
 REDIS = {"alone": LoneRedis, "cluster": Cluster}
-
-
-class FurtherLedger(LockServer):
-    """Context manager: one more ledger like the stack's, empty."""
-
-    def __init__(self):
-        super().__init__("mariadb")
-
-    def __enter__(self):
-        super().__enter__()
-        self.ledger = Ledger(self.url)
-        try:
-            self.ledger.recreate()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self

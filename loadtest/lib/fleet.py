@@ -7,10 +7,10 @@ import signal
 import socket
 import subprocess
 
-from harness.processes import HarnessError, clean_environment, free_port, wait_until
+from harness.processes import HarnessError, clean_environment, free_port
 from harness.program import Program
 from lib import metrics
-from lib.engines import REDIS, FurtherLedger, LockServer
+from lib.engines import REDIS, LockServer
 from lib.programs import Daemon
 
 ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
@@ -84,12 +84,10 @@ class Proxy(Program):
 class Fleet:
     """Context manager: the daemons of a run. The first of them answers what the run asks."""
 
-    def __init__(self, program, stack, options, instances=1, proxy=False, redis="stack", ledgers=1):
-        """redis: "stack", or one of engines.REDIS; ledgers: how many share the sales."""
+    def __init__(self, program, stack, options, instances=1, proxy=False, redis="stack"):
+        """redis: "stack", or one of engines.REDIS."""
         self.program, self.stack, self.options = program, stack, dict(options)
         self.redis, self.redis_url = redis, stack.redis_url
-        self.ledgers, self.mysql_urls = [stack.ledger], [stack.mysql_url]
-        self.ledger_count = ledgers
         self.instances, self.proxied = instances, proxy
         self.running = contextlib.ExitStack()
         self.pids = dict(stack.pids())
@@ -97,7 +95,7 @@ class Fleet:
     def __enter__(self):
         with contextlib.ExitStack() as starting:
             self.start_lock_servers(starting)
-            self.start_engines(starting)
+            self.start_redis(starting)
             self.daemons = [starting.enter_context(
                 Daemon(self.program, self.stack, **self.options)) for _ in range(self.instances)]
             self.pids["server"] = [daemon.process.pid for daemon in self.daemons]
@@ -118,23 +116,11 @@ class Fleet:
             self.options["lock_servers"] = ",".join(server.url for server in servers)
             self.pids["lock"] = [pid for server in servers for pid in server.pids()[kind]]
 
-    def start_engines(self, starting):
-        """The Redis and the ledgers that are not the stack's."""
+    def start_redis(self, starting):
         if self.redis in REDIS:
             engine = starting.enter_context(REDIS[self.redis]())
             self.redis_url = self.options["redis_url"] = engine.url
             self.pids["redis"] = engine.pids()
-        for _ in range(1, self.ledger_count):
-            one = starting.enter_context(FurtherLedger())
-            self.ledgers.append(one.ledger)
-            self.mysql_urls.append(one.url)
-            self.pids["mariadb"] = self.pids["mariadb"] + one.pids()["mariadb"]
-        if self.ledger_count > 1:
-            self.options["mysql_url"] = " ".join(self.mysql_urls)
-
-    def shard(self, number):
-        """Where the sale of this number is: among several ledgers they take turns."""
-        return number % self.ledger_count
 
     @property
     def token(self):
@@ -145,14 +131,7 @@ class Fleet:
         return self.daemons[0].ask(*words)
 
     def reset(self, *words, **options):
-        """A daemon of several ledgers serves as soon as one of them does: the others may follow."""
-        if self.ledger_count > 1:
-            wait_until(self.serves_all, "all ledgers being served", timeout=60)
         return self.daemons[0].reset(*words, **options)
-
-    def serves_all(self):
-        """Whether a look at a sale that nobody knows has been answered by every ledger."""
-        return self.ask("GET", "/stock/no-such-sale")[0] == 404
 
     def metrics(self):
         return metrics.add([metrics.read(daemon) for daemon in self.daemons])

@@ -36,8 +36,7 @@ def sale_seconds(stack, sku):
     return max(float(rows[0][0]), 0.001)
 
 
-def deferred(ledgers):
+def deferred(ledger):
     """Work that the service has put off: reserved orders whose time to pay is over."""
-    overdue = [ledger.run("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
-                          " AND expires_at < UTC_TIMESTAMP(3)")[0][0] for ledger in ledgers]
-    return {"overdue": sum(map(int, overdue))}
+    return {"overdue": ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
+                                     " AND expires_at < UTC_TIMESTAMP(3)")}

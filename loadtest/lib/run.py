@@ -5,8 +5,8 @@ import threading
 import time
 from pathlib import Path
 
+from harness.audit import audit_until_settled, read_acked
 from harness.processes import HarnessError
-from lib import audit as audits
 from lib import figures, generators, ledger, limits
 from lib.fleet import described
 from lib.pool import Pool
@@ -96,8 +96,6 @@ class Run:
                   ("per_user_limit", "pay_within_s") if self.settings[f"sale.{name}"]}
         if self.settings["script"] == "mixed" and number % 2 and self.fleet.sales_expire():
             chosen["pay_within_s"] = PAY_WITHIN_S
-        if self.settings["ledgers"] > 1:
-            chosen["shard"] = self.fleet.shard(number)
         return {**chosen, **(WINDOW if self.settings["sale.window"] else {})}
 
     def open_sales(self):
@@ -271,7 +269,7 @@ class Run:
             self.sell_out()
         before = self.fleet.metrics()
         result = self.loaded()
-        result["deferred"] = ledger.deferred(self.fleet.ledgers)
+        result["deferred"] = ledger.deferred(self.shop.stack.ledger)
         after = self.fleet.metrics()
         result["metrics"] = {name: value - before.get(name, 0) for name, value in after.items()
                              if value != before.get(name, 0)}
@@ -305,39 +303,27 @@ class Run:
         if self.settings["record"]:
             parts = [path for prefix in self.recorded
                      for path in prefix.parent.glob(f"{prefix.name}*")]
-            wait_s, options["acked"] = RECORDED_SETTLE_S, audits.read_acked(parts)
+            wait_s, options["acked"] = RECORDED_SETTLE_S, read_acked(parts)
         else:
             options["acked_min"] = self.seen
         if self.called:
             options["states_min"] = [(STATE_OF[self.settings["call"]], self.called)]
         skus = self.skus + ([ledger.PAST_SKU] if self.settings["prefill"] else [])
         try:
-            return shortened(self.compare_shards(skus, wait_s, options))
-        except audits.AuditError as error:
+            return shortened(self.compare(skus, wait_s, options))
+        except HarnessError as error:
             raise HarnessError(f"audit of {', '.join(skus[:5])}: {error}") from error
-
-    def compare_shards(self, skus, wait_s, options):
-        """One report of all ledgers. What clients saw is known of all of them together."""
-        if self.settings["ledgers"] == 1:
-            return self.compare(skus, wait_s, options)
-        if "acked" in options or "states_min" in options:
-            raise HarnessError("orders over several ledgers are not recorded, paid or cancelled")
-        reports = []
-        for shard, url in enumerate(self.fleet.mysql_urls):
-            mine = [sku for number, sku in enumerate(skus) if self.fleet.shard(number) == shard]
-            reports.append(audits.audit_until_settled(wait_s, (url, self.fleet.redis_url), mine))
-        return audits.of_shards(reports, options["acked_min"])
 
     def compare(self, skus, wait_s, options):
         """By SQL and Redis commands, and not by way of a daemon, which might misread its tables."""
         urls = self.shop.stack.mysql_url, self.fleet.redis_url
         if self.fleet.options.get("strategy") not in WITHOUT_COUNTERS:
-            return audits.audit_until_settled(wait_s, urls, skus, **options)
-        report = audits.audit_until_settled(wait_s, urls, skus, **options, allow_dirty=True)
+            return audit_until_settled(wait_s, urls, skus, **options)
+        report = audit_until_settled(wait_s, urls, skus, **options, allow_dirty=True)
         for _ in range(RECONCILES_MAX if report["consistent"] else 0):
             for sku in skus:
                 self.fleet.reconcile(sku)
-            report = audits.audit_until_settled(wait_s, urls, skus, **options)
+            report = audit_until_settled(wait_s, urls, skus, **options)
             if report["consistent"]:
                 break
         return report

@@ -3,7 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from harness.audit import sales
+from harness.audit import audit_until_settled
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
 from chaos.faults.operator import OPEN, SHAPES, reset_body
@@ -38,7 +38,7 @@ class Closing:
             self.title, self.results[title] = title, []
             try:
                 step()
-            except (HarnessError, sales.AuditError) as error:
+            except HarnessError as error:
                 self.fail(str(error))
 
     def fail(self, text, told=()):
@@ -91,9 +91,9 @@ class Closing:
     def audit(self, allow_dirty):
         stack = self.cluster.stack
         accepted = {one.order_id: one.qty for one in self.record.tries if one.answer in ACCEPTED}
-        report = sales.audit_until_settled(SETTLE_SECONDS, (stack.mysql_url, stack.redis_url),
-                                           list(SHAPES), acked=list(accepted.items()),
-                                           allow_dirty=allow_dirty)
+        report = audit_until_settled(SETTLE_SECONDS, (stack.mysql_url, stack.redis_url),
+                                     list(SHAPES), acked=list(accepted.items()),
+                                     allow_dirty=allow_dirty)
         for text in report["differences"]:
             self.fail(text)
 

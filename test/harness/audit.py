@@ -1,25 +1,318 @@
-"""Compares what clients were told with the ledger, and the ledger with Redis."""
+"""Compares sales in the ledger, counters in Redis and orders that clients saw accepted, by
+SQL and Redis commands: a daemon might misread its tables. Tests also ask the daemon, and assert."""
 
-import sys
+import os
+import subprocess
 import time
+from collections import Counter
+from urllib.parse import unquote, urlsplit
 
 from harness.daemon import STEADY
-from harness.processes import ROOT, wait_until
+from harness.ledger import Ledger
+from harness.processes import HarnessError, wait_until
 
-sys.path.append(str(ROOT / "loadtest"))
-from lib import audit as sales  # noqa: E402  after the line that says where it is
-
-
+IDS_SHOWN_MAX = 5
+CLIENT_TIMEOUT_S = 120
 SETTLE_S_MAX = 10
 RETRIES_MAX = 200  # of orders while the service recovers
-HOLDING = "status IN ('reserved', 'paid')"  # orders that have units
+# Segments that the service rebuilds from the ledger before it sells from them again.
+AWAITING_RECOVERY = {"dirty", "missing", "round", "stale"}
 
+LEDGER_QUERY = """
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+START TRANSACTION WITH CONSISTENT SNAPSHOT;
+SELECT 'sale', sku, round, total, segments FROM sale WHERE sku IN ({skus});
+SELECT 'segment', sku, segment, round, capacity, sold, fence FROM stock_segment
+    WHERE sku IN ({skus});
+SELECT 'state', o.sku, o.status, COUNT(*), SUM(o.qty) FROM orders o JOIN sale s USING (sku, round)
+    WHERE o.sku IN ({skus}) GROUP BY o.sku, o.status;
+SELECT 'over_limit', sku, COUNT(*) FROM user_quota JOIN sale s USING (sku, round)
+    WHERE sku IN ({skus}) AND units > allowed AND s.per_user_limit IS NOT NULL GROUP BY sku;
+SELECT 'miscounted', sku, COUNT(*) FROM (
+    SELECT sku, user_id FROM (
+        SELECT sku, user_id, units FROM user_quota JOIN sale s USING (sku, round)
+            WHERE sku IN ({skus}) AND s.per_user_limit IS NOT NULL
+        UNION ALL
+        SELECT sku, user_id, -CAST(qty AS SIGNED) FROM orders o JOIN sale s USING (sku, round)
+            WHERE o.sku IN ({skus}) AND {holding} AND s.per_user_limit IS NOT NULL) counts
+    GROUP BY sku, user_id HAVING SUM(units) <> 0) differing GROUP BY sku;
+SELECT 'repeated', o.sku, COUNT(*) - COUNT(DISTINCT o.user_id, o.idempotency_key) FROM orders o
+    WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL AND {kept} GROUP BY o.sku;
+SELECT 'unkeyed', o.sku, COUNT(*) FROM orders o
+    LEFT JOIN order_key k ON k.user_id = o.user_id
+        AND k.idempotency_key = COALESCE(o.idempotency_key, CONCAT('#', o.order_id))
+    WHERE o.sku IN ({skus}) AND {kept}
+    AND (k.order_id IS NULL OR k.order_id <> o.order_id) GROUP BY o.sku;
+SELECT 'without_expiry', o.sku, COUNT(*) FROM orders o
+    LEFT JOIN order_expiry e ON e.expires_at = o.expires_at
+    AND o.order_id BETWEEN e.first_id AND e.last_id
+    WHERE o.sku IN ({skus}) AND o.status = 'reserved' AND o.expires_at IS NOT NULL
+    AND e.first_id IS NULL GROUP BY o.sku;
+SELECT 'without_order', {first}, COUNT(*) FROM order_expiry e LEFT JOIN orders o
+    ON o.order_id = e.first_id AND o.expires_at = e.expires_at WHERE o.order_id IS NULL;
+COMMIT;
+"""
+HOLDING_STATES = ("reserved", "paid")  # of orders that have units
+STATES = (*HOLDING_STATES, "cancelled", "expired")
+HOLDING = f"o.status IN {HOLDING_STATES}"
+# The service still has the order's key: retention_days deletes those of rounds that are long over.
+KEPT = """NOT EXISTS (SELECT 1 FROM sale_round r WHERE r.sku = o.sku AND r.round = o.round
+    AND (r.step <> 'keys' OR r.purged_to > 0))"""
+# Of all sales: a load of several skus keeps one list of the orders that it saw.
+QUANTITIES_QUERY = "SELECT order_id, qty FROM orders"
+
+# Rows that must not be, by the name of the query that counts them.
+FAULTS = {"over_limit": "users who have more than their limit",
+          "miscounted": "users whose counted units are not those of their orders",
+          "repeated": "orders that repeat an idempotency key",
+          "unkeyed": "orders that neither a key nor their user leads to",
+          "without_expiry": "reserved orders that would never expire",
+          "without_order": "entries of the expiry index, of any sale, that cover no order"}
+
+
+# --- The ledger and Redis -----------------------------------------------------------------------
+
+def read_ledger(url, skus):
+    """{sku: what the ledger has of its sale}"""
+    names = ",".join(f"'{sku}'" for sku in skus)
+    ledgers = {sku: {"segments": {}, "orders": 0, "ordered": 0, "states": {},
+                     **dict.fromkeys(FAULTS, 0)} for sku in skus}
+    query = LEDGER_QUERY.format(skus=names, first=f"'{skus[0]}'", holding=HOLDING, kept=KEPT)
+    for kind, sku, *cells in Ledger(url).run(query, timeout=CLIENT_TIMEOUT_S):
+        state = cells.pop(0) if kind == "state" else None
+        add_row(ledgers[sku], kind, [int(cell) for cell in cells], state)
+    unknown = [sku for sku, ledger in ledgers.items() if "round" not in ledger]
+    if unknown:
+        raise HarnessError(f"the ledger has no sale {some(unknown)}")
+    return ledgers
+
+
+def add_row(ledger, kind, numbers, state):
+    if kind == "sale":
+        ledger["round"], ledger["total"], ledger["segment_count"] = numbers
+    elif kind == "segment":
+        names = ("round", "capacity", "sold", "fence")
+        ledger["segments"][numbers[0]] = dict(zip(names, numbers[1:]))
+    elif kind == "state":
+        ledger["states"][state] = numbers[0]
+        if state in HOLDING_STATES:
+            ledger["orders"] += numbers[0]
+            ledger["ordered"] += numbers[1]
+    else:
+        ledger[kind] = numbers[0]
+
+
+def ask_redis(url, commands):
+    """The lines of what Redis answers. Any server of a cluster leads to the others."""
+    parts = urlsplit(url)
+    if parts.scheme != "redis+cluster":
+        return ask_server(url, commands)
+    login, at, places = parts.netloc.rpartition("@")
+    failure = None
+    for place in places.split(","):
+        try:
+            found = ask_server(f"redis://{login}{at}{place}", commands, "-c")
+            return [line for line in found if not line.startswith("-> Redirected to slot")]
+        except HarnessError as error:
+            failure = error
+    raise failure
+
+
+def ask_server(url, commands, *options):
+    parts = urlsplit(url)
+    argv = ["redis-cli", *options, "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
+            str(parts.port or 6379), "-n", parts.path.strip("/") or "0"]
+    env = {}
+    if parts.password:
+        env["REDISCLI_AUTH"] = unquote(parts.password)
+        if parts.username:
+            argv += ["--user", unquote(parts.username)]
+    try:
+        done = subprocess.run(argv, input="PING\n" + commands, capture_output=True, text=True,
+                              timeout=CLIENT_TIMEOUT_S, env={**os.environ, **env}, check=False,
+                              start_new_session=True)  # Ctrl-C is for the caller to act upon
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"{argv[0]}: {error}") from error
+    pong, *lines = done.stdout.splitlines() or [""]
+    if done.returncode != 0 or pong != "PONG":
+        raise HarnessError(f"redis-cli: {done.stderr.strip() or pong}")
+    return lines
+
+
+def read_redis(url, segments):
+    """For each (sku, segment) None or a dict of its hash."""
+    names = ("available", "round", "open", "settled")
+    commands = "".join(f"HMGET seckill:{{{sku}:{n}}}:segment {' '.join(names)}\n"
+                       for sku, n in segments)
+    lines = ask_redis(url, commands)
+    if len(lines) != len(names) * len(segments):
+        raise HarnessError(f"redis-cli: unexpected answer {lines[:2]}")
+    found = {}
+    for place, segment in enumerate(segments):
+        fields = dict(zip(names, lines[place * len(names):]))
+        found[segment] = fields if fields["available"] != "" else None
+    return found
+
+
+# --- Differences --------------------------------------------------------------------------------
+
+def segment_state(row, cached):
+    """'' when Redis and the ledger agree, else a word for their difference."""
+    if cached is None:
+        return "missing"
+    if cached["open"] != "":
+        return "dirty"
+    if cached["round"] != str(row["round"]):
+        return "round"
+    if cached["settled"] != str(row["fence"]):
+        return "stale"
+    return "" if int(cached["available"]) == row["capacity"] - row["sold"] else "mismatch"
+
+
+def segment_rows(sku, ledger, redis):
+    for number, row in sorted(ledger["segments"].items()):
+        cached = redis[sku, number]
+        yield {"segment": number, **row,
+               "left": None if cached is None else int(cached["available"]),
+               "state": segment_state(row, cached)}
+
+
+def segment_differences(row, round_now, allow_dirty):
+    where = f"segment {row['segment']}"
+    if row["round"] != round_now:
+        yield f"{where}: the ledger has it in round {row['round']}, the sale in {round_now}"
+    if row["sold"] > row["capacity"]:
+        yield f"{where}: oversold, {row['sold']} of {row['capacity']}"
+    if row["state"] == "mismatch":
+        yield (f"{where}: Redis has {row['left']} left, the ledger "
+               f"{row['capacity'] - row['sold']}")
+    elif row["state"] and not allow_dirty:
+        yield f"{where}: {row['state']} in Redis"
+
+
+def ledger_differences(ledger):
+    capacity = sum(row["capacity"] for row in ledger["segments"].values())
+    sold = sum(row["sold"] for row in ledger["segments"].values())
+    if sorted(ledger["segments"]) != list(range(ledger["segment_count"])):
+        yield f"{ledger['segment_count']} segments in the sale, {len(ledger['segments'])} rows"
+    if capacity != ledger["total"]:
+        yield f"total {ledger['total']}, capacity of the segments {capacity}"
+    if sold > ledger["total"]:
+        yield f"oversold: {sold} of {ledger['total']}"
+    if sold != ledger["ordered"]:
+        yield f"{sold} units sold, {ledger['ordered']} in orders that are reserved or paid"
+    for state in sorted(ledger["states"].keys() - set(STATES)):
+        yield f"{ledger['states'][state]} orders are {state!r}, which no order may be"
+    for kind, fault in FAULTS.items():
+        if ledger[kind]:
+            yield f"{ledger[kind]} {fault}"
+
+
+def some(ids):
+    shown = sorted(ids)
+    return ", ".join(shown[:IDS_SHOWN_MAX]) + (", …" if len(shown) > IDS_SHOWN_MAX else "")
+
+
+def acked_differences(acked, known):
+    """acked: (id, quantity or None); known: quantities by id."""
+    times = Counter(order for order, _ in acked)
+    missing = [order for order in times if order not in known]
+    twice = [order for order, count in times.items() if count > 1]
+    other = [order for order, qty in acked if qty is not None and known.get(order, qty) != qty]
+    for orders, fault in ((missing, "acknowledged orders are not in the ledger"),
+                          (twice, "orders were acknowledged as new more than once"),
+                          (other, "acknowledged orders have another quantity in the ledger")):
+        if orders:
+            yield f"{len(orders)} {fault}: {some(orders)}"
+
+
+def sale_report(sku, ledger, redis, allow_dirty):
+    rows = list(segment_rows(sku, ledger, redis))
+    differences = list(ledger_differences(ledger))
+    for row in rows:
+        differences += segment_differences(row, ledger["round"], allow_dirty)
+    return {"sku": sku, "round": ledger["round"], "total": ledger["total"],
+            "orders": ledger["orders"], "ordered": ledger["ordered"], "states": ledger["states"],
+            "sold": sum(row["sold"] for row in rows),
+            "oversold": max(ledger["ordered"] - ledger["total"], 0),
+            "awaiting_recovery": sum(row["state"] in AWAITING_RECOVERY for row in rows),
+            "acked": None, "segments": rows, "differences": differences}
+
+
+def several(sales):
+    """One report of several sales, with the report of each in it."""
+    report = {name: sum(sale[name] for sale in sales)
+              for name in ("total", "orders", "ordered", "sold", "oversold", "awaiting_recovery")}
+    differences = [f"{sale['sku']}: {text}" for sale in sales for text in sale["differences"]]
+    report["states"] = dict(sum((Counter(sale["states"]) for sale in sales), Counter()))
+    return {**report, "acked": None, "sales": sales, "differences": differences}
+
+
+def count_lost(report, acked_min):
+    """At least so many orders, as clients saw, must be in the report."""
+    made = sum(report["states"].values())
+    if made < acked_min:
+        report["lost"] = max(report["lost"], acked_min - made)
+        report["differences"].append(f"{acked_min} orders were acknowledged, the ledger has {made}")
+
+
+def audit_sales(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False):
+    """The report of sales, with all `differences`, the units `oversold`, and the number of orders
+    `lost`: accepted, as clients saw it, but not in the ledger. urls: of the ledger and of Redis.
+    acked: orders that clients saw accepted, as (id, quantity or None); None: nobody kept them. At
+    least acked_min orders must be there, and for each (state, number) of states_min so many in that
+    state. Segments that await recovery are differences unless allow_dirty."""
+    mysql_url, redis_url = urls
+    ledgers = read_ledger(mysql_url, skus)
+    redis = read_redis(redis_url, [(sku, number) for sku, ledger in ledgers.items()
+                                   for number in sorted(ledger["segments"])])
+    sales = [sale_report(sku, ledger, redis, allow_dirty) for sku, ledger in ledgers.items()]
+    report = sales[0] if len(sales) == 1 else several(sales)
+    differences = report["differences"]
+    report["lost"] = 0
+    if acked is not None:
+        report["acked"] = len({order for order, _ in acked})
+        known = {order: int(qty) for order, qty in
+                 Ledger(mysql_url).run(QUANTITIES_QUERY, timeout=CLIENT_TIMEOUT_S)}
+        differences += acked_differences(acked, known)
+        report["lost"] = sum(order not in known for order in {order for order, _ in acked})
+    count_lost(report, acked_min)
+    for state, least in states_min:
+        found = report["states"].get(state, 0)
+        if found < least:
+            differences.append(f"{least} orders were answered as {state}, {found} are")
+    report["consistent"] = not differences
+    return report
+
+
+def read_acked(paths):
+    """The ids in the files, one a line, of orders answered 201: for `acked`."""
+    acked = []
+    for path in paths:
+        try:
+            with open(path, encoding="ascii") as lines:
+                acked += [(line.strip(), None) for line in lines]
+        except (OSError, UnicodeDecodeError) as error:
+            raise HarnessError(f"{path}: {error}") from error
+    return acked
+
+
+def audit_until_settled(wait_s, *what, **options):
+    """Repeats the audit for a while: rounds under way when the load ended may need a moment."""
+    end = time.monotonic() + wait_s
+    while True:
+        report = audit_sales(*what, **options)
+        if report["consistent"] or time.monotonic() >= end:
+            return report
+        time.sleep(0.1)
+
+
+# --- Assertions of tests ------------------------------------------------------------------------
 
 def sold_by_orders(ledger, sku, round_no):
     """The units of one round as its orders add up."""
-    (units,), = ledger.run(f"SELECT COALESCE(SUM(qty), 0) FROM orders WHERE {HOLDING}"
-                           f" AND sku = '{sku}' AND round = {round_no}")
-    return int(units)
+    return ledger.number(f"SELECT COALESCE(SUM(qty), 0) FROM orders o WHERE {HOLDING}"
+                         f" AND sku = '{sku}' AND round = {round_no}")
 
 
 def statuses(ledger, sku="demo"):
@@ -27,18 +320,6 @@ def statuses(ledger, sku="demo"):
     rows = ledger.run("SELECT status, COUNT(*), SUM(qty) FROM orders JOIN sale USING (sku, round)"
                       f" WHERE sku = '{sku}' GROUP BY status")
     return {status: (int(orders), int(units)) for status, orders, units in rows}
-
-
-def audit_redis(stack, sku):
-    """Every segment's counter in Redis is what the ledger has left, and no round is open."""
-    rows = stack.ledger.run("SELECT segment, s.round, capacity - sold FROM stock_segment s"
-                            f" JOIN sale USING (sku) WHERE sku = '{sku}' AND s.round = sale.round")
-    expected = {int(s): (units, round_no, "") for s, round_no, units in rows}
-    found = {}
-    for segment in expected:
-        fields = stack.redis.hash(f"seckill:{{{sku}:{segment}}}:segment")
-        found[segment] = tuple(fields.get(name) for name in ("available", "round", "open"))
-    assert found == expected
 
 
 def answered(call):
@@ -49,10 +330,11 @@ def answered(call):
 
 
 def audit_sale(stack, sku, accepted=(), allow_dirty=False):
-    """The audit of load campaigns alone. Returns the units sold. A worker answers an order before
-    it settles its batch, so the audit waits for a moment, but no lease may run out meanwhile."""
-    report = sales.audit_until_settled(SETTLE_S_MAX, (stack.mysql_url, stack.redis_url), [sku],
-                                       acked=list(accepted), allow_dirty=allow_dirty)
+    """Asserts that ledger, Redis and clients agree. Returns the units sold. A worker answers
+    an order before it settles its batch, so the audit waits for a moment, but no lease may run out
+    meanwhile."""
+    report = audit_until_settled(SETTLE_S_MAX, (stack.mysql_url, stack.redis_url), [sku],
+                                 acked=list(accepted), allow_dirty=allow_dirty)
     assert report["consistent"], report["differences"]
     return report["sold"]
 
@@ -63,8 +345,8 @@ def audit_stock(daemon, sku, sold):
 
 
 def audit(daemon, sku="demo", accepted=(), changed=False):
-    """Makes that audit, while no order is under way, after a test without faults: Redis is as the
-    ledger says, though nobody has reconciled or, on any daemon of the test, recovered a segment.
+    """The audit at the end of a test without faults, while no order is under way. Redis must be as
+    the ledger says, though nobody reconciled and no daemon of the test recovered a segment.
     changed: the sale was reset or its settings changed while it sold, which dirties segments.
     accepted: what clients were told, as (order_id, qty). Returns the units sold."""
     peers = [peer for peer in daemon.peers if peer.stack is daemon.stack and peer.running()]
@@ -79,8 +361,8 @@ def audit(daemon, sku="demo", accepted=(), changed=False):
 
 
 def audit_after_faults(daemon, sku="demo", accepted=()):
-    """The same after faults: a segment whose holder died may stay dirty until somebody wants it,
-    and so the daemon reconciles Redis first."""
+    """The audit at the end of a test with faults. A segment whose holder died may stay dirty until
+    somebody orders from it, so the daemon reconciles Redis first."""
     answered(lambda: daemon.admin("POST", "/admin/reconcile", {"sku": sku}))
     sold = audit_sale(daemon.stack, sku, accepted=accepted)
     audit_stock(daemon, sku, sold)
@@ -104,5 +386,5 @@ def sell_out(daemon, sku="demo", retries=0):
 
 
 def sell_out_after_faults(daemon, sku="demo"):
-    """The same while the service may still be recovering."""
+    """Sells out while the service may still be recovering."""
     return sell_out(daemon, sku, RETRIES_MAX)

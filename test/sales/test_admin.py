@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.audit import audit, audit_after_faults, audit_redis
+from harness.audit import audit, audit_after_faults, audit_sale
 from harness.client import assert_problem
 from harness.daemon import TOKEN
 
@@ -12,7 +12,7 @@ def test_reset_creates_the_sale_and_says_so(daemon):
         "sku": "demo", "round": 1, "total": 1000, "segments": 20, "sold": 0, "available": 1000,
         "paused": False}
     assert daemon.stock()["available"] == 1000
-    audit_redis(daemon.stack, "demo")
+    audit_sale(daemon.stack, "demo")
 
 
 def test_each_reset_starts_another_round_from_full_stock(daemon):
@@ -97,7 +97,7 @@ def test_reconcile_after_flushall_loads_every_segment(daemon):
     report = daemon.reconcile()
     assert {difference["reason"] for difference in report["differences"]} == {"missing"}
     assert (len(report["differences"]), report["repaired"]) == (20, 20)
-    audit_redis(daemon.stack, "demo")
+    audit_sale(daemon.stack, "demo")
 
 
 def test_reconcile_that_loses_a_lock_says_that_redis_still_differs(stack, proxies, spawn):

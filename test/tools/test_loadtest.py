@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness import audit
 from harness.daemon import PROGRAM
 from harness.daemon import parse_metrics
 from harness.engines_cluster import RedisCluster
@@ -23,7 +24,7 @@ BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import (  # noqa: E402  after the line that says where they are
-    answers, audit, fleet, limits, metrics, page, pool, readme, runner,
+    answers, fleet, limits, metrics, page, pool, readme, runner,
     scale_contention, scale_costs, scale_model, scenario, stats, story, summary, targets)
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
@@ -216,17 +217,6 @@ def test_a_cluster_is_audited_by_any_of_its_nodes():
         found = audit.read_redis(cluster.url, [("demo", number) for number in range(5)])
     assert [found["demo", number]["available"] for number in range(4)] == ["0", "1", "2", "3"]
     assert found["demo", 4] is None
-
-
-def test_shards_are_audited_as_one():
-    sale = {"total": 10, "orders": 4, "ordered": 4, "sold": 4, "oversold": 0,
-            "awaiting_recovery": 0, "states": {"reserved": 4}, "differences": []}
-    reports = [{**sale, "sku": "a"}, {**sale, "sku": "b"}]
-    assert audit.of_shards(reports, 8)["consistent"]
-    lost = audit.of_shards(reports, 9)
-    assert lost["lost"] == 1 and not lost["consistent"]
-    wrong = [{**sale, "sku": "a", "differences": ["oversold"]}, {**sale, "sku": "b"}]
-    assert not audit.of_shards(wrong, 8)["consistent"]
 
 
 # scenarios
@@ -591,12 +581,12 @@ def test_the_audit_knows_the_states_of_orders(daemon):
     report = audit.audit_until_settled(5, urls, ["demo"], states_min=[("paid", 1)])
     assert report["consistent"], report["differences"]
     assert report["states"] == {"paid": 1, "reserved": 1}
-    lost, = audit.audit(urls, ["demo"], states_min=[("paid", 2)])["differences"]
+    lost, = audit.audit_sales(urls, ["demo"], states_min=[("paid", 2)])["differences"]
     assert lost == "2 orders were answered as paid, 1 are"
-    other, = audit.audit(urls, ["demo"], acked=[(first, 1), (second, 2)])["differences"]
+    other, = audit.audit_sales(urls, ["demo"], acked=[(first, 1), (second, 2)])["differences"]
     assert "another quantity" in other and second in other
     daemon.stack.ledger.run(f"UPDATE orders SET status = 'cancelled' WHERE order_id = {second}")
-    leaked = audit.audit(urls, ["demo"])["differences"]
+    leaked = audit.audit_sales(urls, ["demo"])["differences"]
     assert "2 units sold, 1 in orders that are reserved or paid" in leaked
 
 
@@ -606,10 +596,10 @@ def test_the_audit_counts_what_is_lost_and_oversold(daemon):
     urls = daemon.stack.mysql_url, daemon.stack.redis_url
     report = audit.audit_until_settled(5, urls, ["demo"], acked=[(order, 2)], acked_min=1)
     assert report["consistent"] and report["lost"] == report["oversold"] == 0
-    assert audit.audit(urls, ["demo"], acked_min=4)["lost"] == 3
-    assert audit.audit(urls, ["demo"], acked=[(order, 2), ("17", 1), ("18", 1)])["lost"] == 2
+    assert audit.audit_sales(urls, ["demo"], acked_min=4)["lost"] == 3
+    assert audit.audit_sales(urls, ["demo"], acked=[(order, 2), ("17", 1), ("18", 1)])["lost"] == 2
     daemon.stack.ledger.run(f"UPDATE orders SET qty = 5 WHERE order_id = {order}")
-    report = audit.audit(urls, ["demo"])
+    report = audit.audit_sales(urls, ["demo"])
     assert report["oversold"] == 3 and not report["consistent"]
 
 
