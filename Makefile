@@ -22,8 +22,9 @@
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
 #   make campaigns  every load campaign, each run audited, with a report: 15 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
-#   make sample     all of them, then loadtest/sample/report.html and the README's figures anew;
-#                   loadtest/picture then shows that page in docs/images/report.png
+#   make sample     all of them, then the page loadtest/sample/report.html, which the repository does not
+#                   keep, its figures as JSON and as the README's tables; loadtest/picture then shows
+#                   the page in docs/images/report.png
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
