@@ -23,9 +23,9 @@ LOADTEST = ROOT / "loadtest"
 BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
-from lib import (  # noqa: E402  after the line that says where they are
-    answers, fleet, limits, metrics, page, pool, readme, runner,
-    scale_contention, scale_costs, scale_model, scenario, stats, story, summary, targets)
+from lib import fleet, limits, metrics, pool, runner, scenario, stats  # noqa: E402  now found
+from lib.report import answers, page, readme, story, summary, targets  # noqa: E402
+from lib.scale import costs as scale_costs, model  # noqa: E402
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
 
@@ -146,15 +146,15 @@ def tries_by_trial(segments, held, seed=1, rounds=4000):
 
 @pytest.mark.parametrize("segments, held", ((20, 0), (20, 3), (20, 15), (20, 19), (100, 50)))
 def test_tries_are_those_of_a_trial(segments, held):
-    assert scale_contention.tries(segments, held) == pytest.approx(
+    assert model.tries(segments, held) == pytest.approx(
         tries_by_trial(segments, held), rel=0.06)
 
 
 def test_tries_end_where_all_segments_are_held():
-    assert scale_contention.tries(20, 0) == 1
-    assert scale_contention.tries(20, 20) is None
-    assert scale_contention.shares_missed(20, 5) == 0.25
-    assert scale_contention.shares_missed(20, 50) == 1
+    assert model.tries(20, 0) == 1
+    assert model.tries(20, 20) is None
+    assert model.shares_missed(20, 5) == 0.25
+    assert model.shares_missed(20, 50) == 1
 
 
 def test_costs_are_told_apart_by_the_size_of_batches():
@@ -167,15 +167,15 @@ def test_costs_are_told_apart_by_the_size_of_batches():
 def test_one_daemon_is_predicted_as_measured():
     costs = scale_costs_sample()
     us = 10 + 100 / 50 + 10 + 200 / 50 + 0.5 + 50 / 50
-    assert scale_model.on_one_machine(costs, 2, 50) == pytest.approx(2e6 / us)
-    assert scale_model.on_one_machine(costs, 2, 50, 0.5) == pytest.approx(1e6 / us)
+    assert model.on_one_machine(costs, 2, 50) == pytest.approx(2e6 / us)
+    assert model.on_one_machine(costs, 2, 50, 0.5) == pytest.approx(1e6 / us)
 
 
 def test_more_never_sells_less_until_daemons_only_talk():
-    costs, plan = scale_costs_sample(), scale_model.Plan
+    costs, plan = scale_costs_sample(), model.Plan
 
     def rates(plans):
-        return [scale_model.predict(costs, one)["per_s"] for one in plans]
+        return [model.predict(costs, one)["per_s"] for one in plans]
 
     for plans in ([plan(count) for count in (1, 2, 4, 10, 30)],
                   [plan(100, masters=count) for count in (3, 10, 100)],
@@ -183,13 +183,13 @@ def test_more_never_sells_less_until_daemons_only_talk():
                   [plan(30, ledgers=1, sales=1, segments=count) for count in (1, 20, 500, 2000)]):
         found = rates(plans)
         assert found == sorted(found)
-    talk = [scale_model.predict(costs, plan(count))["idle_share_of_redis"]
+    talk = [model.predict(costs, plan(count))["idle_share_of_redis"]
             for count in (1, 10, 100)]
     assert talk[1] > 10 * talk[0] and talk[2] > 10 * talk[1]
 
 
 def test_every_limit_can_be_the_one():
-    costs, plan = scale_costs_sample(), scale_model.Plan
+    costs, plan = scale_costs_sample(), model.Plan
     cases = {"order workers": plan(1, ledgers=1),
              "daemon's cores": plan(1, ledgers=16, daemon_cores=0.5),
              "HTTP thread": plan(1, ledgers=16, daemon_cores=64),
@@ -197,16 +197,16 @@ def test_every_limit_can_be_the_one():
              "ledger": plan(100, ledgers=1, ledger_cores=1),
              "segments": plan(100, ledgers=1, sales=1, segments=1, ledger_cores=64)}
     for name, one in cases.items():
-        found = scale_model.predict(costs, one)
+        found = model.predict(costs, one)
         assert found["limit"] == name, (name, found)
         assert found["per_s"] <= min(found["limits"].values()) * (1 + 1e-6)
 
 
 def test_the_numbers_of_daemons_and_ledgers_end():
     costs = scale_costs_sample()
-    assert scale_model.predict(costs, scale_model.Plan(1000, ledgers=16))["possible"]
-    assert not scale_model.predict(costs, scale_model.Plan(1025, ledgers=16))["possible"]
-    assert not scale_model.predict(costs, scale_model.Plan(10, ledgers=17))["possible"]
+    assert model.predict(costs, model.Plan(1000, ledgers=16))["possible"]
+    assert not model.predict(costs, model.Plan(1025, ledgers=16))["possible"]
+    assert not model.predict(costs, model.Plan(10, ledgers=17))["possible"]
 
 
 def test_a_cluster_is_audited_by_any_of_its_nodes():

@@ -1,6 +1,6 @@
 """What the campaigns are to show: each figure that has a bound, and ratios between runs."""
 
-from lib import targets
+from lib.report import targets
 from lib.results import find, measured
 
 

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot, ticker  # noqa: E402  after the choice of what it draws with
 
-from lib import targets  # noqa: E402
+from lib.report import targets  # noqa: E402
 from lib.results import find, intervals, measured, option, round_rates  # noqa: E402
 
 # Drawn in these colours, which then become variables of the page's style sheet.

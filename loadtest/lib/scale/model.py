@@ -3,8 +3,6 @@ each resource's own limit, and the least of them. docs/scaling.md explains it.""
 
 import dataclasses
 
-from lib.scale_contention import shares_missed, tries
-
 NODES_MAX = 1024        # numbers that the ids of orders have for daemons
 SHARDS_MAX = 16         # numbers that they have for ledgers
 GROUP_SEEN_MAX = 256    # members that a daemon asks for
@@ -102,6 +100,27 @@ def on_one_machine(costs, cores, batch, idle=0.0, parts=None):
     them that nobody uses because the parts wait for each other."""
     parts = parts or costs["cpu_us"]
     return cores * (1 - idle) * CORE_US / sum(cpu_us(costs, part, batch) for part in parts)
+
+
+def shares_missed(segments, held):
+    """The probability that a random segment is one of those that others hold."""
+    return min(1.0, held / segments)
+
+
+def tries(segments, held):
+    """The mean number of segments that a batch tries until it finds a free one: from a random one
+    on, in turn, as in open addressing with linear probing. Holders gather in runs, as each of them
+    sits behind those that it met, so it is more than with independent tries (Knuth, The Art of
+    Computer Programming 6.4, theorem K). held may be a mean. None when no segment is free."""
+    if held >= segments:
+        return None
+    total, term = 0.0, 1.0
+    for k in range(segments):
+        total += (k + 1) * term
+        term *= max(0.0, held - k) / segments
+        if term == 0.0:
+            break
+    return (1 + total) / 2
 
 
 def contention(workers, share_held, segments):

@@ -6,12 +6,13 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from lib import answers, export, plots, scenario, summary, targets
+from lib import scenario
 from lib import results as results_of
 from lib.figures import DISTURBED_SHARE, served_us
+from lib.report import answers, export, plots, summary, targets
+from lib.report.story import checks
+from lib.report.table import bare_rows, ms, ratio
 from lib.results import measured, round_rates
-from lib.story import checks
-from lib.table import bare_rows, ms, ratio
 
 HEAD = ("run", "per s", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim", "max ms",
         "unexpected", "unanswered", "µs", "audit")

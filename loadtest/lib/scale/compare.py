@@ -1,7 +1,8 @@
 """The model beside what was measured with several daemons on one machine."""
 
-from lib import scale_costs, scale_model
 from lib.results import measured
+from lib.scale import model
+from lib.scale.costs import batch_of
 
 
 def compared_runs(found):
@@ -21,7 +22,7 @@ def rows(costs, found):
     first = next((run for _, run in runs if run["settings"]["instances"] == 1), None)
     if first is None:
         return []
-    alone = scale_costs.batch_of(first)
+    alone = batch_of(first)
     # Costs of the proxy and the kernel are of a request, and known only by that run.
     given = {name: us for name, us in first["cpu_us"].items()
              if name in ("proxy", "wrk", "interrupts")}
@@ -30,9 +31,9 @@ def rows(costs, found):
     made = []
     for result, run in runs:
         cores, count = result["machine"]["cores"], run["settings"]["instances"]
-        batch = scale_costs.batch_of(run)
+        batch = batch_of(run)
         usable = 1 - first["cpu_shares"]["idle"] - run["cpu_shares"]["others"]
-        rates = [scale_model.on_one_machine({"cpu_us": mine}, cores, size, 1 - usable)
+        rates = [model.on_one_machine({"cpu_us": mine}, cores, size, 1 - usable)
                  for size in (max(1, alone / count), batch)]
         made.append({"campaign": result["campaign"], "label": run["label"], "daemons": count,
                      "per_s": run["per_s"], "batch": batch, "batch_expected": alone / count,

@@ -2,7 +2,8 @@
 
 import statistics
 
-from lib import figures, targets
+from lib import figures
+from lib.report import targets
 
 COLUMNS = (  # of a row: head, width
     ("campaign, run", -46), ("per s", 8), ("× bare", 7), ("rounds", 12), ("aim", 7),

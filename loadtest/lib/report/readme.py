@@ -3,11 +3,11 @@
 import re
 
 from lib import results as results_of
-from lib import targets
-from lib.page import ends, ordered
+from lib.report import targets
+from lib.report.page import ends, ordered
+from lib.report.story import checks
+from lib.report.table import bare_rows, ratio
 from lib.results import find, measured
-from lib.story import checks
-from lib.table import bare_rows, ratio
 
 TABLE_CAMPAIGNS = ("around", "steady", "soldout", "rush", "mixed", "strategies", "latency")
 # Campaign, label of the run, and what the short table calls it.

@@ -2,7 +2,7 @@
 
 import matplotlib
 
-from lib import plots
+from lib.report import plots
 
 TITLE = ("Predicted orders a second, and tries a batch in one sale, by the number of daemons: a "
          "line for each set of Redis masters and ledgers, and for each number of segments")

@@ -2,8 +2,9 @@
 
 import json
 
-from lib import answers, results as results_of, summary
-from lib.story import checks
+from lib import results as results_of
+from lib.report import answers, summary
+from lib.report.story import checks
 
 FIGURES = ("per_s", "of_bare", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms", "unexpected",
            "unanswered", "cpu_us", "rate_wanted", "of_alone", "of_without", "p99_of_alone", "grown")

@@ -2,8 +2,8 @@
 
 from lib import results as results_of
 from lib.figures import served_us
+from lib.report.table import ms, ratio
 from lib.results import find, measured
-from lib.table import ms, ratio
 
 HALF = 0.5
 SHOP = (("around", "a shop's order"), ("steady", "a shop's order"), ("bench", "a shop's order"))

@@ -2,10 +2,10 @@
 
 import statistics
 
-from lib import targets
 from lib.figures import served_us
+from lib.report import targets
+from lib.report.table import ms, ratio
 from lib.results import find, measured, option
-from lib.table import ms, ratio
 
 NEAR = 0.95  # of the best rate: as good as it
 

@@ -1,0 +1,1 @@
+"""What many daemons would carry, by the costs that campaigns measured."""
