@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/url.h"
-#include "lock/identity.h"
 #include "lock/process.h"
 #include "lock/redis/server.h"
 #include "lock/text.h"
@@ -120,7 +119,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
-    identity_make(core->id);
+    process_client_id(core->id);
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);

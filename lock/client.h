@@ -3,7 +3,7 @@
 #define LOCK_CLIENT_H
 
 #include "lock/driver.h"
-#include "lock/identity.h"
+#include "lock/process.h"
 #include "lock/watchdog.h"
 
 struct redis_server; /* the first Redis server: its connections and its subscriber */

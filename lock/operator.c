@@ -1,6 +1,6 @@
 /* What operators ask of a lock, whoever holds it: status, break, limits, checks. */
 #include "lock/client.h"
-#include "lock/identity.h"
+#include "lock/process.h"
 #include "lock/text.h"
 
 /* The size in release 1.0, to the last field of then. */
@@ -35,7 +35,7 @@ enum seclock_result seclock_status(struct seclock_client *client, enum seclock_k
     enum seclock_result result = find_lock(client, kind, name, &driver, &self);
     if (result == SECLOCK_OK)
         result = driver->status(driver, self, name, &status);
-    identity_read(&status);
+    process_read_id(&status);
     lock_sized_write(status_out, sizeof status, STATUS_SIZE_MIN, &status);
     return result;
 }

@@ -1,8 +1,21 @@
-/* Counts forks, and numbers threads and owners. */
+/* The process: its forks, its threads, its random numbers, and the ids of its clients. */
 #include "lock/process.h"
 
+#include <arpa/inet.h>
+#include <assert.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* ---- forks ---- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_watch = PTHREAD_ONCE_INIT;
@@ -72,6 +85,8 @@ void process_unguard(struct process_guard *guard)
     pthread_mutex_unlock(&guards_mutex);
 }
 
+/* ---- numbers and ids ---- */
+
 uint64_t process_next_number(void)
 {
     static _Atomic uint64_t numbers;
@@ -86,4 +101,84 @@ uint64_t process_thread_number(void)
     if (number == 0)
         number = process_next_number();
     return number;
+}
+
+void lock_random_text(char text_out[LOCK_RANDOM_SIZE])
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bits[LOCK_RANDOM_SIZE / 2];
+    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        abort(); /* a token that can be guessed guards nothing */
+    for (size_t i = 0; i < sizeof bits; i++) {
+        text_out[2 * i] = hex[bits[i] >> 4];
+        text_out[2 * i + 1] = hex[bits[i] & 15];
+    }
+    text_out[LOCK_RANDOM_SIZE - 1] = '\0';
+}
+
+/* xorshift, seeded for each thread: jitter has to differ between processes, nothing more. */
+unsigned lock_random(unsigned bound)
+{
+    static _Thread_local uint64_t state;
+    assert(bound > 0);
+    while (state == 0)
+        if (getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
+            abort();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)((state >> 32) % bound);
+}
+
+void lock_random_pause(unsigned most_ms)
+{
+    poll(NULL, 0, 1 + (int)lock_random(most_ms));
+}
+
+/* why_in_the_id: whoever waits wants to know for whom, and the token of the holder is what every
+ * server keeps anyway. The random part alone makes an id differ from all others. */
+enum { RANDOM_DIGITS = 18, PROCESS_DIGITS = 6, ADDRESS_DIGITS = 8 };
+
+_Static_assert(RANDOM_DIGITS + PROCESS_DIGITS + ADDRESS_DIGITS == LOCK_RANDOM_SIZE - 1,
+               "the three parts fill an id");
+
+/* The first IPv4 address of an interface that others can reach; 0: there is none. */
+static uint32_t host_address(void)
+{
+    struct ifaddrs *all = NULL;
+    uint32_t address = 0;
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (const struct ifaddrs *i = all; i && address == 0; i = i->ifa_next) {
+        struct sockaddr_in in;
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK) ||
+            !(i->ifa_flags & IFF_UP))
+            continue;
+        memcpy(&in, i->ifa_addr, sizeof in);
+        address = ntohl(in.sin_addr.s_addr);
+    }
+    freeifaddrs(all);
+    return address;
+}
+
+void process_client_id(char id_out[LOCK_RANDOM_SIZE])
+{
+    char who[PROCESS_DIGITS + ADDRESS_DIGITS + 1];
+    snprintf(who, sizeof who, "%06x%08x", (unsigned)getpid() & 0xffffff, host_address());
+    lock_random_text(id_out);
+    memcpy(id_out + RANDOM_DIGITS, who, sizeof who);
+}
+
+void process_read_id(struct seclock_status *status)
+{
+    char digits[ADDRESS_DIGITS + 1] = "";
+    const char *id = status->holder;
+    if (strspn(id, "0123456789abcdef") != LOCK_RANDOM_SIZE - 1)
+        return;
+    memcpy(digits, id + RANDOM_DIGITS, PROCESS_DIGITS);
+    status->holder_pid = (int64_t)strtoul(digits, NULL, 16);
+    memcpy(digits, id + RANDOM_DIGITS + PROCESS_DIGITS, ADDRESS_DIGITS);
+    struct in_addr address = {.s_addr = htonl((uint32_t)strtoul(digits, NULL, 16))};
+    if (address.s_addr != 0)
+        inet_ntop(AF_INET, &address, status->holder_host, sizeof status->holder_host);
 }

@@ -1,11 +1,13 @@
-/* Private to lock/: state that exists once per process, what a fork makes of it, and calls in which
- * pthread_cancel has to wait. */
+/* Private to lock/: state that exists once per process and what a fork makes of it, numbers and ids
+ * of its own, and calls in which pthread_cancel has to wait. */
 #ifndef LOCK_PROCESS_H
 #define LOCK_PROCESS_H
 
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+#include "lock/seclock.h"
 
 /* How many forks lie between the first process and this one. Whatever remembers a smaller number
  * was made by a parent. */
@@ -32,6 +34,23 @@ uint64_t process_next_number(void);
 
 /* The number of the calling thread as an owner. Never used again, unlike thread ids. */
 uint64_t process_thread_number(void);
+
+/* A uniform random number below bound > 0, good enough for jitter. Any thread. */
+unsigned lock_random(unsigned bound);
+
+/* 128 random bits as 32 hexadecimal digits and a NUL. */
+enum { LOCK_RANDOM_SIZE = 33 };
+void lock_random_text(char text_out[LOCK_RANDOM_SIZE]);
+
+/* Sleeps for a random time of 1 ms to `most_ms`, so that callers that collided do so no more. */
+void lock_random_pause(unsigned most_ms);
+
+/* Writes a new id for a client of this process: 72 random bits, 24 of the process number, 32 of the
+ * host's address, as hexadecimal digits. Every token of the client's holds begins with it. */
+void process_client_id(char id_out[LOCK_RANDOM_SIZE]);
+
+/* Fills in the process and the host of the status from its holder, if that begins with an id. */
+void process_read_id(struct seclock_status *status);
 
 static inline int uncancelled_begin(void)
 {

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "lock/driver.h"
-#include "lock/identity.h"
+#include "lock/process.h"
 
 /* The clock of a sleep stands still while the host is suspended, that of a lease goes on. */
 enum { SLEEP_MS_MAX = 1000 };

@@ -9,7 +9,6 @@
 
 #include "base/url.h"
 #include "lock/driver.h"
-#include "lock/identity.h"
 #include "lock/mysql/pool.h"
 #include "lock/process.h"
 #include "lock/text.h"

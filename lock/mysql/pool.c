@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/identity.h"
+#include "lock/process.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
 

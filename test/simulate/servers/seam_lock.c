@@ -1,4 +1,4 @@
-/* lock/seclock.h for the locks of a whole sale, and lock/identity.h, over the simulated Redis; and
+/* lock/seclock.h for the locks of a whole sale, and lock/process.h, over the simulated Redis; and
  * guard locks, over a server of their own.
  *
  * The locks of single segments (lock/redis/pipeline.c) are the project's own. Here are the multi
