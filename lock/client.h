@@ -30,16 +30,16 @@ struct seclock_owner {
     uint64_t number;
 };
 
-/* The driver of a kind; NULL: no such kind, or not built in. */
+/* Returns the driver of a kind, or NULL if there is no such kind or it is not built in. */
 const struct lock_driver *driver_of(enum seclock_kind kind);
 
 /* The URL scheme of the servers that the kind uses, e.g. "redis". */
 const char *driver_scheme(enum seclock_kind kind);
 
-/* The first of the kinds that use servers of the same scheme. */
+/* Returns the first kind that uses servers of the same scheme. */
 enum seclock_kind driver_family(enum seclock_kind kind);
 
-/* Whether the URL is of that scheme. */
+/* True when the URL has the scheme of the kind. */
 bool driver_serves(enum seclock_kind kind, const char *url);
 
 /* The client's core, made anew in a child of fork; NULL: no memory. */
@@ -54,7 +54,7 @@ void core_let_go(struct lock_core *core);
 enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
                                 const struct lock_driver **driver_out, void **self_out);
 
-/* What the drivers of a kind are opened with. */
+/* Returns the context with which the driver of a kind is opened. */
 const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind);
 
 /* The client's first Redis server; NULL when it has none, with the reason in seclock_error. */

@@ -4,7 +4,7 @@
 
 #include "lock/handle.h"
 
-/* What a driver is opened with. Valid until its close or forget. */
+/* The settings with which a driver is opened. Valid until its close or forget. */
 struct lock_context {
     struct lock_core *core;
     const char *const *servers; /* all of them; NULL ends */
@@ -53,8 +53,9 @@ struct lock_driver {
      * handle->cancel_fd (if > 0) is readable. May return early for no reason. */
     void (*wait)(void *self, struct seclock_handle *handle, int wait_ms);
 
-    /* Optional. The caller waits no more: `acquired`, or it gave up and must leave the queue.
-     * Called once after one or more acquire calls with handle->waits, also without `wait`. */
+    /* Optional. The caller has ended its wait: it has `acquired` the lock, or it must leave the
+     * queue. Called once after one or more acquire calls with handle->waits, also without `wait`.
+     * */
     void (*stop_waiting)(void *self, struct seclock_handle *handle, bool acquired);
 
     /* Extends each lease to its full length, in as few round trips as possible. For each handle

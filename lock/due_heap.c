@@ -37,8 +37,8 @@ static void settle(struct due_heap *heap, size_t slot)
     }
 }
 
-/* A hold that is in the heap only moves, which needs no memory: so a renewal cannot fail for
- * want of memory after its acquisition succeeded. */
+/* To move a hold within the heap takes no memory, so that a renewal cannot fail for lack of memory
+ * after its acquisition succeeded. */
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
 {
     assert(due->slot == 0 || heap->slots[due->slot - 1] == due);

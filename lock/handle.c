@@ -13,14 +13,14 @@ bool handle_inherited(const struct seclock_handle *handle)
     return handle->generation != process_generation();
 }
 
-bool handle_mourned(const struct seclock_handle *handle)
+bool handle_reports_loss(const struct seclock_handle *handle)
 {
     return handle->on_lost || handle->lapses;
 }
 
 bool handle_watched(const struct seclock_handle *handle)
 {
-    return handle->renews || handle_mourned(handle);
+    return handle->renews || handle_reports_loss(handle);
 }
 
 int64_t handle_valid_ns(int lease_ms)

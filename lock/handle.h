@@ -61,30 +61,30 @@ struct seclock_handle {
     void *context;
 };
 
-/* Whether the handle belongs to a parent of this process. */
+/* True when the handle belongs to a parent of this process. */
 bool handle_inherited(const struct seclock_handle *handle);
 
-/* Whether the watchdog has to do something when the hold is lost. */
-bool handle_mourned(const struct seclock_handle *handle);
+/* True when the watchdog must act on a loss: it calls on_lost, or lock_driver.lapse. */
+bool handle_reports_loss(const struct seclock_handle *handle);
 
-/* Whether the watchdog has to do with the hold: for that, or because it renews it. */
+/* True when the watchdog has the hold in its care: to renew it, or to act on its loss. */
 bool handle_watched(const struct seclock_handle *handle);
 
-/* How long a lease counts for its holder: the server's clock may run a little faster than ours, so
- * 1 % and 2 ms are given away. */
+/* How long a holder may rely on a lease. The server's clock may run a little faster than ours, so
+ * the holder gives up 1 % and 2 ms of it. */
 int64_t handle_valid_ns(int lease_ms);
 
 /* Applies the answer to a renewal sent at `sent_ns`; false when the hold is lost. */
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns);
 
-/* How long a request may take, of at most `timeout_ms`: while it is acquired, until the caller
- * wants to be back, but at least a moment, for servers that are well. */
+/* How long a request may take, at most `timeout_ms`. During an acquisition it ends when the
+ * caller's wait ends, but leaves a healthy server enough time to answer. */
 int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
 /* How long the renewal of these holds of one client may wait for its answer: until the first of
- * their deadlines, because the answer is of no use after it and the other holds of the watchdog wait
- * behind these. At least `least_ms`, at most `most_ms`. */
+ * their deadlines, because the answer is of no use after it and the other holds of the watchdog
+ * wait behind these. At least `least_ms`, at most `most_ms`. */
 int handle_renewal_ms(struct seclock_handle *const *handles, size_t count, int least_ms,
                       int most_ms);
 

@@ -97,8 +97,8 @@ static void count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* The server says that this handle holds the lock. That is of use only if the answer has come
- * before the local deadline; otherwise the hold is given back at once. */
+/* The server has granted the lock. If the answer comes only after the local deadline, the hold is
+ * released at once. */
 static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_t sent_ns,
                                            int lease_ms)
 {
@@ -125,9 +125,9 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     return SECLOCK_OK;
 }
 
-/* why_watched_first: the watchdog knows of the hold before the server does. Were it told after the
- * answer, a thread that is put aside between the two would hold a lock that nobody renews, and a
- * lack of memory would be found too late to say no. */
+/* why_watched_first: the watchdog gets the hold before the server does. If it came after the
+ * answer, a thread suspended between the two would hold a lock that nobody renews, and a lack of
+ * memory would be found too late to refuse the acquisition. */
 static enum seclock_result handle_try(struct seclock_handle *handle)
 {
     int lease_ms = handle->lease_ms;
@@ -163,8 +163,9 @@ static int doubled(int ms, int least, int most)
     return next < most ? next : most;
 }
 
-/* Until the next try, woken or not. Drivers that are woken still try every poll_ms, in case a
- * message is lost; the others back off. Both with jitter, lest waiters meet again and again. */
+/* The time until the next try, whether a message comes or not. Drivers with messages still try
+ * every poll_ms, in case one is lost; the others back off. Jitter keeps waiters from colliding
+ * again. */
 static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pause_ms)
 {
     assert(left_ms > 0);
@@ -199,7 +200,7 @@ static void sleep_while_busy(struct seclock_handle *handle, struct wait *wait, i
         handle_sleep(handle, ms);
 }
 
-/* False: no server has answered for longer than the client bears. */
+/* False: no server has answered for outage_ms. */
 static bool sleep_while_failing(struct seclock_handle *handle, struct wait *wait, int64_t left)
 {
     assert(left > 0);
@@ -231,8 +232,8 @@ static bool worth_waiting(enum seclock_result result)
     return result == SECLOCK_BUSY || result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN;
 }
 
-/* why_doubt_lasts: once a try was not answered the lock may be held by this very request. A later
- * try that certainly failed says nothing about the earlier one; only an answer does. */
+/* why_doubt_lasts: after a try without an answer this very request may hold the lock. A later try
+ * that certainly failed does not tell about the earlier one; only an answer does. */
 static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclock_result result,
                                        int wait_ms)
 {

@@ -1,4 +1,4 @@
-/* What operators ask of a lock, whoever holds it: status, break, limits, checks. */
+/* Questions and orders of operators about a lock, whoever holds it: status, break, limit, check. */
 #include "lock/client.h"
 #include "lock/process.h"
 #include "lock/text.h"

@@ -23,8 +23,8 @@ static atomic_int generation;
 static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken after `mutex` */
 static LIST_HEAD(, process_guard) guards = LIST_HEAD_INITIALIZER(guards);
 
-/* A thread that holds the mutex at the fork does not exist in the child, which would wait for
- * ever: so the forking thread takes it. */
+/* A thread that holds a mutex at the fork does not exist in the child, which would wait for ever:
+ * so the forking thread takes all of them. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);
@@ -135,14 +135,14 @@ void lock_random_pause(unsigned most_ms)
     poll(NULL, 0, 1 + (int)lock_random(most_ms));
 }
 
-/* why_in_the_id: whoever waits wants to know for whom, and the token of the holder is what every
- * server keeps anyway. The random part alone makes an id differ from all others. */
+/* why_in_the_id: a waiter wants to know who holds the lock, and every server keeps the holder's
+ * token anyway. The random part alone makes an id unique. */
 enum { RANDOM_DIGITS = 18, PROCESS_DIGITS = 6, ADDRESS_DIGITS = 8 };
 
 _Static_assert(RANDOM_DIGITS + PROCESS_DIGITS + ADDRESS_DIGITS == LOCK_RANDOM_SIZE - 1,
                "the three parts fill an id");
 
-/* The first IPv4 address of an interface that others can reach; 0: there is none. */
+/* The first IPv4 address of an interface that other hosts can reach; 0: not found. */
 static uint32_t host_address(void)
 {
     struct ifaddrs *all = NULL;

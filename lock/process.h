@@ -9,8 +9,8 @@
 
 #include "lock/seclock.h"
 
-/* How many forks lie between the first process and this one. Whatever remembers a smaller number
- * was made by a parent. */
+/* The number of forks between the first process and this one. An object with a smaller number was
+ * made by a parent. */
 int process_generation(void);
 
 /* Guards the opening of drivers and the remaking of a client's core; a fork waits for it, so that
@@ -42,7 +42,7 @@ unsigned lock_random(unsigned bound);
 enum { LOCK_RANDOM_SIZE = 33 };
 void lock_random_text(char text_out[LOCK_RANDOM_SIZE]);
 
-/* Sleeps for a random time of 1 ms to `most_ms`, so that callers that collided do so no more. */
+/* Sleeps for a random time of 1 ms to `most_ms`, so that colliding callers drift apart. */
 void lock_random_pause(unsigned most_ms);
 
 /* Writes a new id for a client of this process: 72 random bits, 24 of the process number, 32 of the

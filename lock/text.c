@@ -1,4 +1,4 @@
-/* What crosses the public interface: reasons of failures, names, and structs that grow. */
+/* The values that cross the public interface: reasons of failures, names, structs that grow. */
 #include "lock/text.h"
 
 #include <assert.h>
@@ -96,7 +96,7 @@ bool lock_sized_read(void *known_out, size_t size, size_t size_min, const void *
     memset(known_out, 0, size);
     if (!size_is_set(given_size, size_min))
         return false;
-    /* why_refuse_unknown_fields: to ignore a field would be to do something else than was asked. */
+    /* why_refuse_unknown_fields: to ignore a field would not do what the caller asked. */
     for (size_t i = size; i < given_size; i++)
         if (((const char *)given)[i] != 0) {
             lock_set_error("a struct has fields of a later release than this library");

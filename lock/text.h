@@ -1,5 +1,5 @@
-/* Private to lock/: what crosses the public interface: reasons of failures, names, and structs that
- * grow from release to release. */
+/* Private to lock/: the values that cross the public interface: reasons of failures, names, structs
+ * that grow from release to release. */
 #ifndef LOCK_TEXT_H
 #define LOCK_TEXT_H
 
@@ -8,7 +8,7 @@
 /* Keeps the reason of a failure for seclock_error, for the calling thread. */
 void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, giving the result back: for a return in one line. */
+/* Sets the reason and returns the result, for a return in one line. */
 enum seclock_result lock_fail(enum seclock_result result, const char *reason);
 
 /* SECLOCK_OK when the text may be the name of a lock, otherwise SECLOCK_CONFIG with the reason. */

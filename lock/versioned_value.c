@@ -69,8 +69,8 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
 }
 
 /* why_not_busy: the server remembers the last change only. When a swap was sent twice and the value
- * is another's, ours may have been done before that one; a caller that took this for BUSY would
- * apply its change once more. */
+ * is now another client's, our first sending may have succeeded before it. A caller that took this
+ * for BUSY would apply its change twice. */
 static enum seclock_result overtaken(bool repeated)
 {
     return repeated
@@ -78,8 +78,9 @@ static enum seclock_result overtaken(bool repeated)
                : SECLOCK_BUSY;
 }
 
-/* The script recognises a repeat by the id of the change. It is sent as EVAL with its text, because values are rare next to locks and the script is not worth
- * a place in the list of those that are loaded. */
+/* The script recognises a repeat by the id of the change. It is sent as EVAL with its text, because
+ * values are rare next to locks and the script is not worth a place in the list of those that are
+ * loaded. */
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
@@ -141,8 +142,8 @@ static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-/* The first version is the time of day in us, so that a value that is deleted and made anew never
- * gets a version of before. The SELECT behind the change reads which change the row has now. */
+/* The first version is the time of day in us, so that a deleted value that is created again never
+ * repeats an earlier version. The SELECT reads which change the row shows now. */
 static void swap_text(const struct mysql_pool *pool, const char *name,
                       const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
@@ -160,8 +161,7 @@ static void swap_text(const struct mysql_pool *pool, const char *name,
     mysql_write(pool, sql, "SELECT version,change_id FROM lock_value WHERE name=%k", name);
 }
 
-/* The change id tells a repeat of ours from a change of another: after a lost answer the row
- * says which of the two it was. */
+/* After a lost answer the id in the row tells whether our change or another client's came last. */
 static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value, const char *change)
 {

@@ -69,7 +69,7 @@ static struct watch *renewals_of(struct watchdog *watchdog, const struct seclock
     return &watchdog->renewals[handle->family];
 }
 
-/* As due_put, and wakes the watch's thread if that would sleep for longer. The mutex is held. */
+/* Calls due_put, and wakes the watch's thread if it would sleep past `at_ns`. The mutex is held. */
 static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 {
     assert(due->handle);
@@ -81,12 +81,12 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 
 /* ---- renewing; the mutex is held, but not during requests ---- */
 
-/* Stops renewing a hold that is lost. One that is looked at for that is counted then. */
+/* Stops the renewal of a lost hold. The notifier counts the losses that it reports itself. */
 static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     handle->state = SECLOCK_STATE_LOST;
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
-    if (!handle_mourned(handle))
+    if (!handle_reports_loss(handle))
         atomic_fetch_add(&watchdog->counters->lost, 1);
     else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->losses, &handle->loss, 0);
@@ -180,7 +180,7 @@ static size_t collect(struct watch *renewals, struct seclock_handle **batch)
 
 static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle_mourned(handle) && !handle->notifying);
+    assert(handle_reports_loss(handle) && !handle->notifying);
     due_remove(&watchdog->losses.heap, &handle->loss);
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
@@ -200,7 +200,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 /* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
 static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle_mourned(handle));
+    assert(handle_reports_loss(handle));
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
         notify(watchdog, handle);
@@ -358,7 +358,7 @@ static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_
     assert(handle->watchdog == watchdog && !handle->renewing);
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
-    return (!handle_mourned(handle) ||
+    return (!handle_reports_loss(handle) ||
             (start(&watchdog->losses, notify_thread) &&
              put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
@@ -374,9 +374,9 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     return added;
 }
 
-/* why_taking_turns: what a driver finds out about a doubtful hold it keeps in the handle, so that
- * two who ask at once would both keep it. The owner renews with the flag by which the watchdog
- * does: the one waits for the other, and a release for both. */
+/* why_taking_turns: a driver stores in the handle what it learns of a doubtful hold, so that two
+ * renewals at once would both store it. The owner sets the flag that the watchdog sets: either
+ * waits for the other, and a release for both. */
 void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));

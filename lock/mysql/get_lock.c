@@ -37,7 +37,7 @@ struct holding {
     char owner[SECLOCK_TOKEN_MAX];
     _Atomic int lease_ms; /* the longest of its holds, which only grows */
     int holds;            /* of its owner; 0 while it waits */
-    bool leaving;         /* takes no more holds */
+    bool leaving;         /* accepts no further hold */
     LIST_ENTRY(holding) in_list;
 };
 
@@ -174,8 +174,8 @@ static void holding_free(struct get_lock *self, struct holding *holding, bool ma
     free(holding);
 }
 
-/* The same owner's hold of the lock, counted once more; NULL when there is none. The lease that the
- * server keeps is as before until the caller has sent a request by holding_check. */
+/* Finds the connection by which the owner holds the lock already, and counts one hold more; NULL:
+ * not found. The server keeps the former lease until the caller sends holding_check. */
 static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
 {
     struct holding *holding;
@@ -199,9 +199,9 @@ static int lease_s(const struct holding *holding)
     return holding->lease_ms / 1000 + 1;
 }
 
-/* Whether the connection still has the lock, in `wait_ms`. The request itself keeps the connection
- * alive, for the length of the longest lease: the mutex is held so that a shorter one is not sent
- * behind it. A closed connection is not replaced, because the lock went with it. */
+/* Asks within `wait_ms` whether the connection still has the lock. The request also keeps the
+ * connection alive for the longest lease; under the mutex no shorter lease can follow it. A closed
+ * connection is not replaced, because its lock is gone. */
 static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
                                          int wait_ms)
 {
@@ -260,7 +260,7 @@ static void holding_held(struct get_lock *self, struct holding *holding,
     handle->hold_count = 1;
 }
 
-/* One hold less, and none more on a connection that is `lost`. True: it was the last hold. */
+/* Uncounts a hold; a connection that is `lost` accepts no further one. True: it was the last. */
 static bool holding_let_go(struct get_lock *self, struct holding *holding, bool lost)
 {
     pthread_mutex_lock(&self->mutex);
@@ -392,7 +392,7 @@ static void get_lock_drop(void *self, struct seclock_handle *handle)
         holding_free(get_lock, holding, true);
 }
 
-/* The id of the connection that has the lock; 0: none has. */
+/* Finds the id of the connection that has the lock; 0: the lock is free. */
 static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
                                        long long *id_out)
 {

@@ -36,12 +36,12 @@ void mysql_pool_forget(void *pool);
 struct db *mysql_pool_take(struct mysql_pool *pool);
 void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
-/* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
- * connection when the first died on the way, and after making the tables of lock/ when they are
+/* Runs statements that may be repeated: again after a deadlock or a lock wait, once over a new
+ * connection when the first one is lost, and after creating the tables of lock/ when they are
  * missing. With a handle only within the time of its acquisition: after a silent server nothing is
- * sent again. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or SECLOCK_UNKNOWN with the reason in
- * seclock_error. `repeated_out` (may be NULL) tells whether statements that may have run were sent
- * again. */
+ * sent again. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or SECLOCK_UNKNOWN with the reason
+ * in seclock_error. `repeated_out` (may be NULL) tells whether statements that may have run were
+ * sent again. */
 enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
                                      const struct seclock_handle *handle, struct db *db,
                                      const struct sql_text *sql, bool *repeated_out);

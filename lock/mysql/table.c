@@ -9,8 +9,8 @@
 #include "lock/text.h"
 
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
- * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
- * only reads how the row looks now. Column assignments use no column that stands to their left, so
+ * by the server's clock, in a transaction of its own. The SELECT that follows in the same packet
+ * only reads the row. Column assignments use no column that stands to their left, so
  * that every order of evaluation gives the same.
  *
  * each_hold_by_its_request: `request_id` lists the requests whose holds the owner has now,
@@ -55,8 +55,8 @@ static void row_read(struct db *db, struct row *row_out)
 #define LEASE "(NOW(6)+INTERVAL %d000 MICROSECOND)"
 #define MINE "owner<=>%t AND expires_at>NOW(6)" /* this owner holds the lock */
 
-/* The row has the hold. Once anybody has taken the lock after the lease had ended, the same owner
- * included, the request is no more in the list, and the hold is lost for good. */
+/* The row has the hold. An acquisition after the end of the lease, even by the same owner, removes
+ * the request from the list: then the hold is lost for good. */
 #define HELD "name=%k AND hold_count>0 AND expires_at>NOW(6) AND FIND_IN_SET(%t,request_id)"
 
 /* Lists of requests have a comma after each. */
@@ -153,7 +153,7 @@ static enum seclock_result run_and_read(struct mysql_pool *pool, struct sql_text
     return result;
 }
 
-/* The same for the hold of a handle. */
+/* Calls run_and_read for the hold of a handle. */
 static enum seclock_result run_for(struct mysql_pool *pool, struct sql_text *sql,
                                    const struct seclock_handle *handle, struct row *row_out,
                                    uint64_t *affected_out)

@@ -110,7 +110,7 @@ static enum seclock_result fair_acquire(void *self, struct seclock_handle *handl
 }
 
 /* Each waiter has a channel of its own, so that a release wakes only the next one. The waiter tries
- * again before it would count as dead, less a bit of jitter. */
+ * again before the others would count it as dead, a little earlier by random jitter. */
 static void fair_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(handle->waits);

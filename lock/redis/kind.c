@@ -108,7 +108,7 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
 
 /* ---- waiting ---- */
 
-/* Without memory or descriptors for a subscription the waiter polls, and a bit more often. */
+/* Without memory or descriptors for a subscription the waiter polls every 50 ms. */
 void redis_kind_wait_on(struct redis_server *server, struct seclock_handle *handle,
                         const char *field, const char *suffix, int wait_ms)
 {

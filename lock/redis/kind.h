@@ -50,7 +50,7 @@ enum seclock_result redis_kind_run_publishing(struct redis_server *server,
                                               const struct seclock_handle *handle,
                                               struct script_call *call, enum seclock_result no);
 
-/* As redis_kind_run for an acquisition: {1, fence[, holds]} or {0, ms left} as the scripts say. */
+/* Runs an acquisition and applies the script's answer, {1, fence[, holds]} or {0, ms left}. */
 enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,
                                        struct script_call *call);
 

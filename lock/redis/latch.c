@@ -1,5 +1,5 @@
-/* The count-down latch: a number under prefix{name}:latch, and the set of requests it has
- * counted, those of before it was set anew apart. */
+/* The count-down latch: a number under prefix{name}:latch, and the set of requests that it has
+ * counted; a second set keeps the requests of the latch's former setting. */
 #include <string.h>
 
 #include "lock/process.h"
@@ -17,8 +17,7 @@ static enum seclock_result never_set(void)
     return lock_fail(SECLOCK_CONFIG, "the latch is not set");
 }
 
-/* Setting is the one call that has no id, so it is not repeated: SECLOCK_UNKNOWN tells the
- * caller. */
+/* Only this call has no id and cannot be repeated, so a lost answer is SECLOCK_UNKNOWN. */
 enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
                                       int64_t count, int ttl_ms)
 {
@@ -95,9 +94,8 @@ static enum seclock_result latch_read(struct redis_server *server, const char *n
     return left == ABSENT ? SECLOCK_CONFIG : left == 0 ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
-/* Sleeps after a read that was not answered; false when none was for longer than the client
- * bears. */
-static bool latch_bears(const struct lock_core *core, int64_t *failed_ns, int64_t left_ms)
+/* Sleeps after a read without an answer; false when no read was answered for outage_ms. */
+static bool latch_sleep(const struct lock_core *core, int64_t *failed_ns, int64_t left_ms)
 {
     int64_t now_ns = core->now_ns();
     if (*failed_ns == 0)
@@ -122,7 +120,7 @@ static enum seclock_result latch_wait(const struct lock_core *core, struct redis
         int64_t left_ms = (until_ns - core->now_ns()) / 1000000;
         if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
-        if (left_ms <= 0 || (result == SECLOCK_FAILED && !latch_bears(core, &failed_ns, left_ms)))
+        if (left_ms <= 0 || (result == SECLOCK_FAILED && !latch_sleep(core, &failed_ns, left_ms)))
             break;
         if (result == SECLOCK_BUSY) {
             failed_ns = 0;

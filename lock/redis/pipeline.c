@@ -1,5 +1,5 @@
-/* Writes the keys of locks; writes the calls of the simple lock and reads their answers, and lets the
- * caller send them. */
+/* Writes the keys of locks; writes the calls of the simple lock and reads their answers, and lets
+ * the caller send them. */
 #include "lock/redis/pipeline.h"
 
 #include <assert.h>
@@ -23,9 +23,9 @@ void lock_redis_key(const char *prefix, const char *name, const char *field, cha
     stpcpy(end, field);
 }
 
-/* why_four: an owner may release other holds of the name before it repeats a release, each of which
- * has a number of its own. Where two texts meet in one key, the later release is remembered: a key
- * says nothing that the request in it does not prove. */
+/* why_four: an owner may release other holds of the name before it repeats a release, so each hold
+ * has a number. When two releases share a key, the key keeps the later one; its value is the
+ * request, so that nobody mistakes it for another's. */
 void lock_redis_released(const char *base, const char *request, char field_out[LOCK_FIELD_MAX])
 {
     enum { KEYS_OF_OWNER = 4 };

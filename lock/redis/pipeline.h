@@ -1,6 +1,6 @@
-/* The keys of locks; and the simple lock in halves, for callers that send scripts of their own in the
- * same round trip as its acquisition or release: holds that the caller owns, without renewal and
- * without waiting. Not part of the installed library. */
+/* The keys of locks; and the simple lock in halves, for callers that send scripts of their own in
+ * the same round trip as its acquisition or release: holds that the caller owns, without renewal
+ * and without waiting. Not part of the installed library. */
 #ifndef LOCK_REDIS_PIPELINE_H
 #define LOCK_REDIS_PIPELINE_H
 
@@ -34,7 +34,7 @@ struct lock_hold {
  * lua/scripts/lock_acquire.lua does and begins its answer like that script. */
 void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms);
 
-/* The same, and writes the call that acquires the lock alone. */
+/* Begins a hold likewise, and writes the call that acquires the lock alone. */
 void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
                       struct script_call *call_out);
 

@@ -190,7 +190,7 @@ static enum seclock_result redlock_open(const struct lock_context *context, void
     return SECLOCK_OK;
 }
 
-/* To close a connection says nothing to its server. */
+/* Closing a connection sends nothing to its server. */
 static void redlock_forget(void *self)
 {
     struct redlock *redlock = self;
@@ -206,7 +206,7 @@ static void redlock_forget(void *self)
  *
  * why_by_connections: the URLs of one server may differ in their text. The addresses to which the
  * connections lead do not, and to compare them costs no look-up of names. */
-static bool servers_apart(const struct redlock *redlock, const struct connections *connections)
+static bool servers_distinct(const struct redlock *redlock, const struct connections *connections)
 {
     struct sockaddr_storage peers[SCRIPT_EACH_MAX] = {0};
     for (size_t i = 0; i < redlock->count; i++) {
@@ -226,9 +226,9 @@ static bool servers_apart(const struct redlock *redlock, const struct connection
     return true;
 }
 
-/* Sends the same call to all servers and waits until `enough` have answered with 1 or `wait_ms` have
- * passed: waiting for the slowest server would cost the holder lease for nothing. Each server's
- * answer is in `calls` (SCRIPT_EACH_MAX). */
+/* Sends the same call to all servers and waits until `enough` have answered with 1 or `wait_ms`
+ * have passed: waiting for the slowest server would cost the holder lease for nothing. Each
+ * server's answer is in `calls` (SCRIPT_EACH_MAX). */
 static struct votes ask_all(const struct redlock *redlock, struct connections *connections,
                             const struct script_call *call, struct script_call *calls,
                             size_t enough, int wait_ms)
@@ -255,7 +255,7 @@ static struct votes ask_all(const struct redlock *redlock, struct connections *c
 
 /* ---- calls ---- */
 
-/* The same call for all servers; the second key, where there is one, is beside the lock's. */
+/* Begins the call for all servers, with the lock's key and, unless NULL, a second one. */
 static void call_begin(const struct redlock *redlock, struct script_call *call, enum script_id id,
                        const struct seclock_handle *handle, const char *second)
 {
@@ -302,8 +302,8 @@ static struct votes release_all(const struct redlock *redlock, struct connection
 
 /* ---- acquire ---- */
 
-/* What a try has come to. After a try without a majority nothing stays on the servers, and the
- * caller has never held the lock: so the outcome is never in doubt. */
+/* The result of a try. A try without a majority leaves nothing on the servers, and the caller never
+ * held the lock: so the outcome is never in doubt. */
 static enum seclock_result acquired(const struct redlock *redlock, const struct votes *votes)
 {
     enum seclock_result result = verdict(redlock, votes, SECLOCK_BUSY);
@@ -325,7 +325,7 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
     script_int(&call, handle->lease_ms);
     struct votes votes = ask_all(redlock, connections, &call, calls, redlock->quorum, timeout_ms);
     enum seclock_result result = acquired(redlock, &votes); /* in time or not: see lock.c */
-    if (result == SECLOCK_OK && !servers_apart(redlock, connections))
+    if (result == SECLOCK_OK && !servers_distinct(redlock, connections))
         result = SECLOCK_CONFIG;
     if (result != SECLOCK_OK)
         release_all(redlock, connections, handle, false, votes.silent > 0 ? 0 : timeout_ms);
@@ -338,10 +338,9 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
 
 /* ---- renew, release ---- */
 
-/* why_repair: were lost servers left as they are, one failure after another would use the majority
- * up. So servers that have lost the lock, or never had it, get it again while a majority has it. A
- * server that was not heard before the majority agreed is among them, because it may have come back
- * empty; but not one that owes more answers. */
+/* why_repair: without it one failure after another would use up the majority. So servers that lost
+ * the lock, or never had it, get it again while a majority has it. That includes a server whose
+ * answer came too late, because it may have restarted empty, but not one that owes more answers. */
 static void repair(const struct redlock *redlock, struct connections *connections,
                    const struct seclock_handle *handle, const struct script_call *renewed)
 {
@@ -401,13 +400,13 @@ static enum seclock_result redlock_release(void *self, struct seclock_handle *ha
 
 /* ---- for operators ---- */
 
-/* What one server says of the lock. */
+/* One server's answer about the lock. */
 struct view {
     char holder[SECLOCK_TOKEN_MAX];
     int64_t left_ms;
 };
 
-/* What each server says of the lock; `answered_out` counts the servers that said anything. */
+/* Asks each server about the lock; `answered_out` counts the answers. */
 static void read_views(const struct redlock *redlock, struct connections *connections,
                        const char *name, struct view *views_out, size_t *answered_out)
 {
@@ -433,8 +432,8 @@ static void read_views(const struct redlock *redlock, struct connections *connec
 }
 
 /* The holder is what a majority agrees on; the hold ends when the majority does. */
-static void sum_up(const struct redlock *redlock, const struct view *views,
-                   struct seclock_status *status_out)
+static void status_fill(const struct redlock *redlock, const struct view *views,
+                        struct seclock_status *status_out)
 {
     size_t count = redlock->count, quorum = redlock->quorum;
     for (size_t i = 0; i < count; i++) {
@@ -474,7 +473,7 @@ static enum seclock_result redlock_status(const struct lock_driver *driver, void
     if (!connections)
         return SECLOCK_FAILED;
     read_views(redlock, connections, name, views, &answered);
-    sum_up(redlock, views, status_out);
+    status_fill(redlock, views, status_out);
     connections_free(redlock, connections);
     return answered >= redlock->quorum ? SECLOCK_OK : too_few(redlock, answered);
 }
@@ -510,7 +509,7 @@ static enum seclock_result redlock_check(void *self, char *warning_out, size_t s
     snprintf(warning_out, size,
              "%sthe red lock has no fence: nothing stops a holder that sleeps past its lease, nor "
              "two holders after a server lost its data",
-             even ? "an even number of servers bears no more failures than one server less, and "
+             even ? "an even number of servers survives no more failures than one server less, and "
                     "may be split in halves; "
                   : "");
     return SECLOCK_OK;

@@ -1,8 +1,8 @@
 /* Semaphores: up to N permits in a sorted set, each with an end of its own, so that the permits of
  * a dead holder come back by themselves.
  *
- * Two kinds in two rows: a `semaphore` renews its permits while their holder lives; those of a
- * `permit` end at a fixed time, and anybody can release them by id. */
+ * Two kinds in two rows: a `semaphore` renews its permits while their holder lives; a `permit`
+ * ends at a fixed time, and anybody can release it by id. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { LIMIT_FIELD_MAX = 32 };
 
-/* How many permits there are stands under a key beside the permits taken. */
+/* The number of permits has a key of its own. */
 static void limit_field(const struct redis_row *row, char field_out[LIMIT_FIELD_MAX])
 {
     snprintf(field_out, LIMIT_FIELD_MAX, "%s:limit", row->field);
@@ -43,7 +43,7 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
     return result;
 }
 
-/* Who wants several permits may be woken by one that is enough for another. */
+/* A returned permit may wake a waiter that wants several, while it is enough for another one. */
 static void permits_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     if (handle->waiting && handle->permits > 1)

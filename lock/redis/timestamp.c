@@ -19,7 +19,7 @@
 
 enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
-/* What the first round trip says. */
+/* The answers of the first round trip. */
 struct seen {
     int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
     bool mine, released; /* this request's token holds it, or was the last to release it */
@@ -124,7 +124,8 @@ static enum seclock_result change_by_script(struct attempt *attempt,
     return result;
 }
 
-/* Whether the last change was refused because one of its commands was, as a full server does. */
+/* True when the server refused the transaction because it refused one of its commands: it is full.
+ * */
 static bool was_aborted(const struct attempt *attempt, enum seclock_result result)
 {
     return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
@@ -179,7 +180,7 @@ static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_
     return result;
 }
 
-/* The same for a request that should hold the lock: SECLOCK_LOST when it does not. */
+/* Looks for a request that should hold the lock: SECLOCK_LOST when it does not. */
 static enum seclock_result look_for_mine(struct attempt *attempt,
                                          const struct seclock_handle *handle, struct seen *seen_out)
 {

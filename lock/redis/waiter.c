@@ -222,9 +222,8 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 
 /* ---- leading; the mutex is held, but not while connecting and sleeping ---- */
 
-/* why_the_subscription_wakes: a release between the busy answer and the subscription is not heard.
- * So its waiters try once more when the subscription is in force; after that they hear every one.
- */
+/* why_the_subscription_wakes: a release between the busy answer and the subscription sends its
+ * message too early. So the waiters try again once the subscription is in force. */
 static void lead_ready(struct waiter_hub *hub)
 {
     assert(hub->leader);
@@ -298,7 +297,7 @@ static int lead_socket(struct waiter_hub *hub)
     return hub->online ? redis_fd(hub->redis) : -1;
 }
 
-/* Leads no more, or was signalled to lead and will not: signals another waiter that sleeps. */
+/* Ends the lead, or declines it after a signal: signals another sleeping waiter. */
 static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 {
     if (hub->leader && hub->leader != waiter)

@@ -30,7 +30,7 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
 /* If the last sleep ended by a wake-up, passes that on to the next waiter of the channel that came
- * later: what the message told of was not enough for the caller, and may be for that one. */
+ * later: what was released is not enough for the caller, but may be for that one. */
 void waiter_pass(struct waiter *waiter);
 
 /* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter

@@ -93,7 +93,7 @@ static void forward_signals(const struct run *run, int signals)
             signal_command(run, (int)info.ssi_signo);
 }
 
-/* ---- descriptors: the command gets the inherited ones, and none of our connections ---- */
+/* ---- descriptors: the command gets the inherited ones, but not our connections ---- */
 
 static bool inherited[DESCRIPTORS_MAX];
 

@@ -107,8 +107,8 @@ static bool kind_is_meant(const struct settings *settings, enum seclock_kind kin
     return strcmp(schemes[kind], schemes[settings->kind]) == 0;
 }
 
-/* The next kind, from `kind` on, of which a lock of the name is held; SECLOCK_KIND_COUNT: none
- * is. */
+/* Finds the next kind, from `kind` on, whose lock of this name is held; SECLOCK_KIND_COUNT: not
+ * found. */
 static enum seclock_result find_held(const struct settings *settings, struct seclock_client *client,
                                      int *kind, struct seclock_status *status_out)
 {

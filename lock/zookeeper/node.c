@@ -83,7 +83,7 @@ static const char *child_of_request(const struct zk_names *names, const char *re
 /* The number that the server gave a child; false when it is no child of a lock. */
 static bool sequence_of(const char *name, int32_t *sequence_out)
 {
-    /* Anybody may make children there; a name that is too long is none of ours. */
+    /* Anybody may make children there; our names are never this long. */
     const char *separator = strlen(name) < CHILD_MAX ? strstr(name, SEPARATOR) : NULL;
     *sequence_out = separator ? (int32_t)strtol(separator + strlen(SEPARATOR), NULL, 10) : 0;
     return separator != NULL;

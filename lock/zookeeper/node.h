@@ -15,7 +15,7 @@ struct queue_node {
     char path[ZK_PATH_MAX]; /* empty: not known to exist */
     int64_t czxid;
     bool in_doubt;  /* its making was sent, and no answer came */
-    bool leaving;   /* takes no more holds */
+    bool leaving;   /* accepts no further hold */
     bool releasing; /* its deletion was sent, and no answer came */
     bool watching;
     struct zk_watch watch;
@@ -29,7 +29,7 @@ struct queue_node {
 /* A lock is a directory; its name is percent-encoded where a path cannot have its bytes. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX]);
 
-/* The path of the first node in the directory, whose maker holds the lock; ZK_NONE: there is none.
+/* Finds the first node in the directory, whose maker holds the lock; ZK_NONE: the lock is free.
  * `count_out` is the number of nodes. */
 enum zk_result queue_first(struct zk_session *session, const char *directory, int timeout_ms,
                            char path_out[ZK_PATH_MAX], size_t *count_out);

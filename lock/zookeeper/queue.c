@@ -117,8 +117,8 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-/* Whether a hold other than `leaving` still needs the node; one that is about to enter again is
- * counted, but not in the list yet. The mutex is held. */
+/* True when a hold other than `leaving` still needs the node. A hold that is about to enter again
+ * is counted, but not in the list yet. The mutex is held. */
 static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
 {
     int wanted = leaving->node->holds - 1;
@@ -352,8 +352,8 @@ static enum seclock_result delete_node(struct queue *queue, struct queue_node *n
     return SECLOCK_UNKNOWN;
 }
 
-/* Whether the node has to go with this hold; otherwise ends the hold, with its result. Which of two
- * that are released at once is the last is decided here, so that the node goes with one of them. */
+/* True when the node goes with this hold; otherwise ends the hold, with its result. Of two holds
+ * that are released at once this makes exactly one the last. */
 static bool release_begin(struct queue *queue, struct queue_hold *hold,
                           enum seclock_result *result_out)
 {

@@ -23,7 +23,7 @@
 struct request {
     struct zk_session *session;
     bool done;
-    bool timed_out; /* the sender waits no more: the answer frees the record */
+    bool timed_out; /* the sender has stopped waiting: the answer frees the record */
     int rc;
     struct zk_node node;
     int64_t owner; /* the session whose ephemeral the node is */

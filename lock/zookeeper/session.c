@@ -244,7 +244,7 @@ static void session_free(struct zk_session *session)
 static void session_close(struct zk_session *session)
 {
     assert(session->users == 0);
-    zookeeper_close(session->handle); /* answers every request, so that none is left behind */
+    zookeeper_close(session->handle); /* completes every request that is under way */
     session_free(session);
 }
 
