@@ -54,7 +54,7 @@ static void print_order(const struct context *context, json_t *order)
 
 /* ---- one order ---- */
 
-/* From the operators' listing, where the buyers' call is not served. */
+/* Shows the order as the operators' listing has it. */
 static int find_listed(struct context *context, int64_t id)
 {
     char path[PATH_SIZE], text[32];
@@ -75,36 +75,30 @@ static int find_listed(struct context *context, int64_t id)
     return status;
 }
 
-static int show_order(struct context *context, int64_t id, bool *unknown_out)
+/* A pod whose number the id has need not know the order: one of a version before pods is in pod 0,
+ * whatever its id says. A proxy would ask the former pod again, so the listing is asked. */
+int orders_one(struct context *context)
 {
     char path[PATH_SIZE];
     struct reply reply;
-    snprintf(path, sizeof path, "/order/%" PRId64, id);
-    struct call call = {.class = CLASS_BUYER, .method = "GET", .path = path};
-    http_call(context->http, &call, &reply);
-    bool elsewhere = strcmp(reply.code, "not_found") == 0 && context->config.admin_token[0];
-    int status = elsewhere ? find_listed(context, id) : answer_check(context, &reply, NULL);
-    if (status == EX_OK && !elsewhere)
-        print_order(context, reply.json);
-    *unknown_out = status == EX_NOINPUT;
-    reply_free(&reply);
-    return status;
-}
-
-/* An order of a version before pods is in pod 0, whatever pod its id seems to name. */
-int orders_one(struct context *context)
-{
     int64_t id = 0;
-    bool unknown = false;
     if (!number_parse(argument(context, 1), 1, INT64_MAX, &id)) {
         say("an order id is a whole number");
         return EX_USAGE;
     }
-    int status = show_order(context, id, &unknown);
-    if (!unknown || context->config.pod == 0)
-        return status;
-    config_use_pod(&context->config, 0);
-    return show_order(context, id, &unknown);
+    snprintf(path, sizeof path, "/order/%" PRId64, id);
+    struct call call = {.class = CLASS_BUYER, .method = "GET", .path = path};
+    http_call(context->http, &call, &reply);
+    bool unserved = strcmp(reply.code, "not_found") == 0;
+    bool older = context->config.pod > 0 && strcmp(reply.code, "unknown_order") == 0;
+    bool listed = (unserved || older) && context->config.admin_token[0];
+    if (listed && older)
+        config_use_pod(&context->config, 0);
+    int status = listed ? find_listed(context, id) : answer_check(context, &reply, NULL);
+    if (status == EX_OK && !listed)
+        print_order(context, reply.json);
+    reply_free(&reply);
+    return status;
 }
 
 /* ---- the orders of a user ---- */

@@ -16,7 +16,7 @@ DIRECTORY = ROOT / "deploy" / "proxy"
 SERVERS = ("one", "two", "three", "four")
 NOBODY = "127.0.0.1:1"
 STATISTICS = """
-listen statistics
+listen statistics from common
     bind {address}
     stats enable
     stats uri /
@@ -59,13 +59,13 @@ class HaProxy(Balancer):
             self.env[f"SECKILL_PROXY_{name.upper()}_PORT"] = \
                 options.get("admin_listen", NOBODY).rpartition(":")[2]
 
-    def statuses(self, backend="daemons"):
+    def statuses(self, backend="pod_0"):
         """Of the servers, in their order."""
         url = "http://%s:%d/;csv" % self.beside
         with urllib.request.urlopen(url, timeout=5) as page:
             rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
         found = {row["svname"]: row["status"] for row in rows if row["pxname"] == backend}
-        return [found[name] for name in SERVERS]
+        return [found[name] for name in SERVERS if name in found]
 
     def wait_up(self, daemons, number):
         """Until the daemon of that number is sent requests, and no server that is none: HAProxy
@@ -78,10 +78,29 @@ class HaProxy(Balancer):
     def wait_unready(self, daemons):
         """Until the daemons are sent requests only because none of them is ready."""
         def unready():
-            beside = self.statuses("unready_daemons")
+            beside = self.statuses("pod_0_unready")
             return (set(self.statuses()) == {"DOWN"} and
                     set(beside[:len(daemons)]) == {"UP"} and set(beside[len(daemons):]) <= {"DOWN"})
         wait_until(unready, "unready daemons at HAProxy")
+
+
+class PodProxy(HaProxy):
+    """Before two pods of one daemon each, with `skus` of pod 1; all others are of pod 0."""
+
+    def __init__(self, daemons, directory, skus, **settings):
+        super().__init__(daemons[:1], directory, **settings)
+        pods = directory / "pods.map"
+        pods.write_text("".join(f"{sku} 1\n" for sku in skus))
+        other = daemons[1].options
+        self.env |= {"SECKILL_PROXY_PODS": str(pods), "SECKILL_PROXY_POD_1_ONE": other["listen"],
+                     "SECKILL_PROXY_POD_1_ONE_PORT": other["admin_listen"].rpartition(":")[2],
+                     "SECKILL_PROXY_POD_1_TWO": NOBODY}
+
+    def wait_pods(self, *states):
+        """Until the one daemon of each pod has this state."""
+        def reached():
+            return tuple(self.statuses(f"pod_{pod}")[0] for pod in (0, 1)) == states
+        wait_until(reached, f"pods {states} at HAProxy")
 
 
 class Nginx(Balancer):

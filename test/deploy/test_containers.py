@@ -359,7 +359,7 @@ def test_haproxy_of_the_overlay_takes_its_configuration(tmp_path):
     assert done.returncode == 0, done
     made = (tmp_path / "haproxy.cfg").read_text()
     operators = image_environment()["SECKILL_ADMIN_LISTEN"].split(":")[1]
-    assert len(re.findall(rf"^ *server .* port {operators}$", made, re.MULTILINE)) == 8
+    assert len(re.findall(rf"^ *server .* port {operators}$", made, re.MULTILINE)) == 12
 
 
 def test_sentinels_of_the_overlay_promote_the_replica(secrets, tmp_path):
