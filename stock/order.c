@@ -3,13 +3,6 @@
 
 #include <stdlib.h>
 
-void stock_order_begin(struct stock_order *order)
-{
-    order->outcome = STOCK_OPEN;
-    order->deferred = false;
-    order->history = NULL;
-}
-
 void stock_order_clear(struct stock_order *order)
 {
     free(order->history);

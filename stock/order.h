@@ -84,10 +84,7 @@ struct stock_order {
     bool deferred; /* an earlier order in the batch has its key: see check_replay.h */
 };
 
-/* Opens an order for another try; stock_order_clear has freed what an earlier try allocated. */
-void stock_order_begin(struct stock_order *order);
-
-/* Frees what stock_sell allocated in an order. */
+/* Frees what stock_sell allocated in an order; to be called before another try. */
 void stock_order_clear(struct stock_order *order);
 
 /* True when the order's time is over at `now_ns` (monotonic): its client was told so, and may have

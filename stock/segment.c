@@ -175,37 +175,27 @@ void segment_read_open(struct stock *stock, struct segment_hold *hold)
         hold->state = opened_state(hold, &stock->calls[hold->call + 1]);
 }
 
-void segment_post_mark(struct stock *stock, const struct lock_hold *lock,
-                       struct segment_mark *mark_out)
+void segment_post_mark(struct stock *stock, struct segment_hold *hold)
 {
-    *mark_out = (struct segment_mark){.call = stock->call_count};
-    segment_call(stock, SCRIPT_stock_open, lock);
+    assert(hold->lock.state != SECLOCK_STATE_RELEASED);
+    hold->call = stock->call_count;
+    segment_call(stock, SCRIPT_stock_open, &hold->lock);
 }
 
-bool segment_read_mark(const struct stock *stock, struct segment_mark *mark)
+bool segment_read_mark(struct stock *stock, struct segment_hold *hold)
 {
-    const struct script_call *call = &stock->calls[mark->call];
     assert(stock->call_count == 0);
-    mark->marked = call->result == REDIS_ANSWERED && call->values[0] == OPEN_MARKED;
-    mark->settled = mark->marked ? (uint64_t)call->values[1] : 0;
-    return call->result == REDIS_ANSWERED && call->values[0] != OPEN_LOST;
+    hold->state = opened_state(hold, &stock->calls[hold->call]);
+    return hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_DIRTY;
 }
 
-static void post_settle(struct stock *stock, struct lock_hold *lock, uint64_t fence, uint32_t back)
+/* The next call, for the caller to go on with: it releases the lock as well. The lock may have been
+ * lost meanwhile, as its lease may have run out; then the script finds another token. */
+static struct script_call *post_end(struct stock *stock, enum script_id id, struct lock_hold *lock)
 {
-    struct script_call *call = segment_call(stock, SCRIPT_stock_settle, lock);
-    script_int(call, (int64_t)fence);
-    script_int(call, back);
+    assert(lock->state != SECLOCK_STATE_RELEASED);
     lock->state = SECLOCK_STATE_RELEASED;
-}
-
-void segment_post_unmark(struct stock *stock, struct lock_hold *lock,
-                         const struct segment_mark *mark)
-{
-    if (mark->marked)
-        post_settle(stock, lock, mark->settled, 0);
-    else
-        lock_redis_end(lock, stock_call(stock));
+    return segment_call(stock, id, lock);
 }
 
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
@@ -213,35 +203,32 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
 {
     assert(hold->state == SEGMENT_TAKEN && hold->used <= hold->taken && back <= hold->taken);
     assert(fence >= hold->settled); /* a segment is never settled behind its last round */
-    post_settle(stock, &hold->lock, fence, back);
-    sale_hint_set(hold->sale, hold->segment, hold->left + back);
+    struct script_call *call = post_end(stock, SCRIPT_stock_settle, &hold->lock);
+    script_int(call, (int64_t)fence);
+    script_int(call, back);
+    if (hold->sale)
+        sale_hint_set(hold->sale, hold->segment, hold->left + back);
     hold->state = SEGMENT_ENDED;
 }
 
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence)
 {
-    /* Not "held": the lease may have run out meanwhile, and then the script finds another token. */
-    assert(lock->state != SECLOCK_STATE_RELEASED && round > 0);
-    struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
+    assert(round > 0);
+    struct script_call *call = post_end(stock, SCRIPT_stock_load, lock);
     script_int(call, available);
     script_int(call, round);
     script_int(call, (int64_t)fence);
-    lock->state = SECLOCK_STATE_RELEASED;
 }
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
-    assert(lock->state != SECLOCK_STATE_RELEASED);
-    segment_call(stock, SCRIPT_stock_drop, lock);
-    lock->state = SECLOCK_STATE_RELEASED;
+    post_end(stock, SCRIPT_stock_drop, lock);
 }
 
 void segment_post_retire(struct stock *stock, struct lock_hold *lock)
 {
-    assert(lock->state != SECLOCK_STATE_RELEASED);
-    segment_call(stock, SCRIPT_stock_retire, lock);
-    lock->state = SECLOCK_STATE_RELEASED;
+    post_end(stock, SCRIPT_stock_retire, lock);
 }
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)

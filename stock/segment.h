@@ -21,7 +21,7 @@ enum segment_state {
 };
 
 struct segment_hold {
-    struct sale *sale;
+    struct sale *sale; /* NULL: the cache does not have it */
     uint32_t segment;
     uint32_t round;
     uint32_t settings_version;
@@ -70,21 +70,10 @@ void segment_read_take(struct stock *stock, struct segment_hold *hold);
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
 
-/* The mark of an open round for a lock that is held already. */
-struct segment_mark {
-    size_t call;      /* where its call stands in the pipeline */
-    bool marked;      /* the segment was settled, and is marked now */
-    uint64_t settled; /* then: the fence of its last settled round */
-};
-
-/* Posts that mark. segment_read_mark sets the rest, and returns false when the lock was lost or
- * Redis did not answer. segment_post_unmark takes the mark away and releases the lock: for a change
- * that was certainly not made. */
-void segment_post_mark(struct stock *stock, const struct lock_hold *lock,
-                       struct segment_mark *mark_out);
-bool segment_read_mark(const struct stock *stock, struct segment_mark *mark);
-void segment_post_unmark(struct stock *stock, struct lock_hold *lock,
-                         const struct segment_mark *mark);
+/* Posts the mark of an open round for a lock that is held already. segment_read_mark sets the state as
+ * segment_read_open does, and returns false when the lock was lost or Redis did not answer. */
+void segment_post_mark(struct stock *stock, struct segment_hold *hold);
+bool segment_read_mark(struct stock *stock, struct segment_hold *hold);
 
 /* Posts the segment's contents as the ledger says them, and the release of its lock. */
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
@@ -104,7 +93,8 @@ void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint6
 /* Posts the release alone. A segment that is not settled stays dirty. */
 void segment_post_release(struct stock *stock, struct segment_hold *hold);
 
-/* Ends a hold whose units, if any, were certainly not sold: gives them back and releases it. */
+/* Ends a hold whose units, if any, were certainly not sold: gives them back, takes its mark away and
+ * releases it. */
 void segment_give_back(struct stock *stock, struct segment_hold *hold);
 
 /* Recovers dirty holds of one sale: raises the ledger's fences to those of the holds, posts the

@@ -139,35 +139,6 @@ const char *stock_place(const struct stock *stock, enum stock_server server)
  * back; in a crowd that waits as long as it may, each batch would have such orders. */
 enum { BEGIN_MS = 20 };
 
-/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were
- * checked against it on arrival. */
-static void refuse_known_short(struct stock_order *const *orders, size_t count)
-{
-    int64_t now_ns = clock_now_ns();
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
-            sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
-            orders[i]->outcome = STOCK_SOLD_OUT;
-}
-
-/* Its client was told that its time is over, or will be before it can be committed. */
-static void set_late_aside(struct stock_order *const *orders, size_t count)
-{
-    int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && stock_order_late(orders[i], soon_ns))
-            orders[i]->outcome = STOCK_AGAIN;
-}
-
-static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN)
-            out[found++] = orders[i];
-    return found;
-}
-
 /* The ledger cannot be asked. An order that would be refused may have been accepted before, under
  * its key, so it is not refused either. */
 static void fail_refused(struct stock_order *const *orders, size_t count)
@@ -177,7 +148,7 @@ static void fail_refused(struct stock_order *const *orders, size_t count)
             orders[i]->outcome = STOCK_UNAVAILABLE;
 }
 
-/* The same before anything was tried. */
+/* Fails the orders before anything was tried. */
 static void fail(struct stock_order *const *orders, size_t count)
 {
     fail_refused(orders, count);
@@ -187,19 +158,38 @@ static void fail(struct stock_order *const *orders, size_t count)
             orders[i]->outcome = STOCK_UNAVAILABLE;
 }
 
+/* Lists the open orders, but for those whose client was told that its time is over, or will be before
+ * the order can be committed. */
+static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
+{
+    int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (orders[i]->outcome != STOCK_OPEN)
+            continue;
+        if (stock_order_late(orders[i], soon_ns))
+            orders[i]->outcome = STOCK_AGAIN;
+        else
+            out[found++] = orders[i];
+    }
+    return found;
+}
+
 static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct stock_order *open[STOCK_BATCH_MAX];
     settings_begin(stock, orders, count);
-    refuse_known_short(orders, count);
     replay_defer(orders, count);
     if (!limit_find(stock, orders, count, false) || !replay_find_expected(stock, orders, count)) {
         fail(orders, count);
         return;
     }
-    set_late_aside(orders, count);
     size_t found = list_open(orders, count, open);
+    rate_post(stock, open, found);
+    if (stock->strategy->asks_rates_first)
+        rate_finish(stock, open, found);
     stock->strategy->sell(stock, open, found);
+    rate_finish(stock, open, found);
     settings_fence_ended(stock, orders, count);
     /* Of all orders that are refused by now, why_keys_last, and of those that waited for an earlier
      * one in the batch. */
@@ -215,8 +205,11 @@ size_t stock_batch_max(const struct stock *stock)
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
-    for (size_t i = 0; i < count; i++)
-        stock_order_begin(orders[i]);
+    for (size_t i = 0; i < count; i++) {
+        orders[i]->outcome = STOCK_OPEN;
+        orders[i]->deferred = false;
+        orders[i]->history = NULL;
+    }
     uint64_t trips = stock->stats.redis_calls;
     decide(stock, orders, count);
     replay_confirm(stock, orders, count);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "sql/orders/ledger_confirm.h"
 #include "sql/sales/ledger_sale.h"
+#include "stock/orders/orders.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };
@@ -43,6 +44,7 @@ bool stock_run_calls(struct stock *stock)
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     stock->call_count = 0;
+    rate_read(stock);
     return script_alive(stock->redis);
 }
 

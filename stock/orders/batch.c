@@ -30,10 +30,11 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
     return group;
 }
 
-void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
-                 size_t count)
+struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    struct batch *batch = stock->batch;
     assert(count <= STOCK_BATCH_MAX);
+    stock->hold_count = 0;
     batch->order_count = batch->group_count = 0;
     batch->update_count = batch->row_count = 0;
     memset(batch->group_slots, 0, sizeof batch->group_slots);
@@ -47,6 +48,7 @@ void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *c
         *(group->last ? &group->last->next : &group->first) = entry;
         group->last = entry;
     }
+    return batch;
 }
 
 static bool entry_open(const struct batch_order *entry)
@@ -182,8 +184,9 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
     return count;
 }
 
-void batch_lost(struct batch *batch, bool reachable)
+void batch_lost(struct stock *stock, struct batch *batch)
 {
+    bool reachable = redis_connect(stock->redis) == REDIS_ANSWERED;
     for (size_t i = 0; i < batch->order_count; i++)
         if (batch->orders[i].order->outcome == STOCK_OPEN)
             batch_order_fail(&batch->orders[i], reachable);

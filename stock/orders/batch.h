@@ -54,9 +54,8 @@ struct batch {
     size_t row_count;
 };
 
-/* Groups the open orders by their sales. */
-void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
-                 size_t count);
+/* Begins the thread's batch, without holds: groups the open orders by their sales. */
+struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
 typedef void begin_hold(struct stock *stock, struct segment_hold *hold, struct sale *sale,
@@ -95,7 +94,7 @@ void group_fail(struct group *group, bool reachable);
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Fails all orders that are not decided, filled or not. */
-void batch_lost(struct batch *batch, bool reachable);
+/* Fails all orders that are not decided, filled or not, when Redis was lost. */
+void batch_lost(struct stock *stock, struct batch *batch);
 
 #endif

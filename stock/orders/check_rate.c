@@ -286,9 +286,11 @@ static void read_answer(struct stock *stock, const struct question *question)
         refuse(rate, question, &question->refused[i]);
 }
 
-static void read_answers(struct stock *stock)
+void rate_read(struct stock *stock)
 {
     struct rate *rate = stock->rate;
+    if (!rate || !rate->posted)
+        return;
     assert(stock->call_count == 0); /* no answer is overwritten yet */
     rate->posted = false;
     for (size_t i = 0; i < rate->count; i++)
@@ -298,24 +300,9 @@ static void read_answers(struct stock *stock)
             read_answer(stock, &rate->questions[i]);
 }
 
-bool rate_run(struct stock *stock)
+void rate_finish(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    bool alive = stock_run_calls(stock);
-    if (stock->rate && stock->rate->posted)
-        read_answers(stock);
-    return alive;
-}
-
-void rate_finish(struct stock *stock)
-{
-    if (stock->rate && stock->rate->posted)
-        rate_run(stock);
-}
-
-void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t count)
-{
-    rate_post(stock, orders, count);
-    if (!stock->rate || !stock->rate->posted || rate_run(stock))
+    if (!stock->rate || !stock->rate->posted || stock_run_calls(stock))
         return;
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN)

@@ -144,6 +144,8 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
         stock_window_check(&order->snapshot->settings, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         settings_refuse(stock, order, outcome);
+    else if (order->key[0] != '\0' && sale_known_short(order->sale, order->qty, clock_now_ns()))
+        order->outcome = STOCK_SOLD_OUT; /* keyless orders were checked on arrival */
 }
 
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)

@@ -92,23 +92,18 @@ struct rate *rate_open(const struct stock_rates *rates, bool cluster);
 void rate_close(struct rate **rate);
 
 /* Posts the question for all open orders that were not let through before, if there are any: it
- * travels with what a strategy asks Redis first. The strategy must send it by rate_run, and accept
- * none of the orders before that. */
+ * travels with what the strategy asks Redis first. */
 void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* As stock_run_calls; if the question was in the pipeline its answer is read: orders over a limit
- * are decided, the others are noted as let through. If Redis is lost nothing is decided; the caller
- * sees that. If Redis refused the question, or the node of a cluster that has it is lost, all its
- * orders fail. */
-bool rate_run(struct stock *stock);
+/* Reads the answer after the pipeline was sent, if the question was in it: orders over a limit are
+ * decided, the others are noted as let through. If Redis is lost nothing is decided; the caller sees
+ * that. If Redis refused the question, or the node of a cluster that has it is lost, all its orders
+ * fail. */
+void rate_read(struct stock *stock);
 
-/* Sends the question by itself if it still waits in the pipeline: the orders were decided without
- * Redis, and are counted all the same. */
-void rate_finish(struct stock *stock);
-
-/* Posts the question and sends it at once, for strategies that do not begin with Redis. If Redis is
- * lost the open orders are unavailable. */
-void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t count);
+/* Sends the question by itself if it still waits in the pipeline. If Redis is lost the open orders
+ * are unavailable. */
+void rate_finish(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* ---- strategy.c: what a strategy is, and the steps that strategies have in common ----
  *
@@ -116,12 +111,13 @@ void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t cou
  * line in stock.c. The shortest one to read first is strategies/database.c. */
 
 /* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
- * the `count` given, and asks for the rate limits on the way (rate_post): before it accepts any,
- * with its first calls of Redis or, if it does not begin with Redis, before them. */
+ * the `count` given. The question for the rate limits is posted before, and answered with its first
+ * calls of Redis; a strategy that does not begin with Redis `asks_rates_first`. */
 struct stock_strategy {
     const char *name;
     enum ledger_guard guard; /* of its updates in the ledger */
     size_t batch_max;        /* orders that one call should carry */
+    bool asks_rates_first;
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 

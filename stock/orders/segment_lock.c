@@ -57,7 +57,7 @@ static bool gather(struct stock *stock, struct batch *batch)
                 group_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold)
             return true;
-        bool alive = rate_run(stock);
+        bool alive = stock_run_calls(stock);
         for (size_t i = first_hold; i < stock->hold_count; i++)
             if (stock->holds[i].state == SEGMENT_POSTED)
                 segment_read_take(stock, &stock->holds[i]);
@@ -147,13 +147,11 @@ static void conclude(struct stock *stock, struct batch *batch)
 
 static void sell_batch(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    struct batch *batch = stock->batch;
+    struct batch *batch = batch_begin(stock, orders, count);
     enum ledger_result result = LEDGER_NO;
-    stock->hold_count = 0;
-    batch_begin(stock, batch, orders, count);
     if (!gather(stock, batch)) {
         abandon(stock);
-        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+        batch_lost(stock, batch);
         return;
     }
     if (batch_filled(batch, NULL) > 0)
@@ -184,9 +182,7 @@ static bool held_most(const struct batch *batch)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    rate_post(stock, orders, count);
     sell_batch(stock, orders, count);
-    rate_finish(stock);
     if (held_most(stock->batch))
         stock_flush(stock);
     if (stock->guard_lock)

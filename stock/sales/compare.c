@@ -100,7 +100,7 @@ static bool read_ledger(struct stock *stock, const char *sku, const struct sale_
 {
     for (size_t i = 0; i < locked->count; i++) {
         rows[i].segment = (uint32_t)i;
-        rows[i].fence = locked->holds[i].fence;
+        rows[i].fence = locked->holds[i].lock.fence;
     }
     bool found = ledger_recover(stock->ledger, sku, rows, locked->count) == LEDGER_OK;
     for (size_t i = 0; i < locked->count; i++)
@@ -131,7 +131,7 @@ static void count_repaired(const struct stock *stock, const struct sale_lock *lo
 {
     report->consistent = true;
     for (size_t i = 0, next = 0; i < report->segments; i++) {
-        const struct script_call *load = &stock->calls[locked->marks[i].call];
+        const struct script_call *load = &stock->calls[locked->holds[i].call];
         bool done = load->result == REDIS_ANSWERED && load->values[0] == 1;
         report->consistent = report->consistent && done;
         if (next < report->difference_count && report->differences[next].segment == i) {

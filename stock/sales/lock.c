@@ -26,8 +26,10 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
         fault_note(redis_fault(stock->redis), "acquire", seclock_error());
         return STOCK_ADMIN_FAILED;
     }
-    for (size_t i = 0; i < count; i++)
-        lock_redis_copy(locked->handles[i], &locked->holds[i]);
+    for (size_t i = 0; i < count; i++) {
+        locked->holds[i] = (struct segment_hold){.segment = (uint32_t)i, .state = SEGMENT_DIRTY};
+        lock_redis_copy(locked->handles[i], &locked->holds[i].lock);
+    }
     return STOCK_ADMIN_OK;
 }
 
@@ -35,8 +37,8 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
 {
     assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < locked->count; i++)
-        if (locked->holds[i].state != SECLOCK_STATE_RELEASED)
-            lock_redis_end(&locked->holds[i], stock_call(stock));
+        if (locked->holds[i].lock.state != SECLOCK_STATE_RELEASED)
+            lock_redis_end(&locked->holds[i].lock, stock_call(stock));
     size_t count = stock->call_count; /* of the calls whose answers are looked at */
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
@@ -68,23 +70,17 @@ enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, 
     return STOCK_ADMIN_BUSY;
 }
 
-static void post_unmark(struct stock *stock, struct sale_lock *locked)
-{
-    for (size_t i = 0; i < locked->count; i++)
-        segment_post_unmark(stock, &locked->holds[i], &locked->marks[i]);
-}
-
 bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fences_out)
 {
     bool held = true;
     stock_flush(stock); /* there may be as many calls as segments */
     for (size_t i = 0; i < locked->count; i++) {
-        fences_out[i] = locked->holds[i].fence;
-        segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);
+        fences_out[i] = locked->holds[i].lock.fence;
+        segment_post_mark(stock, &locked->holds[i]);
     }
     stock_run_calls(stock);
     for (size_t i = 0; i < locked->count; i++)
-        held = segment_read_mark(stock, &locked->marks[i]) && held;
+        held = segment_read_mark(stock, &locked->holds[i]) && held;
     return held;
 }
 
@@ -93,7 +89,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
 {
     assert(count > 0 && locked->count >= count); /* nobody sells from a segment that changes */
     for (size_t i = 0; i < locked->count; i++) {
-        struct lock_hold *lock = &locked->holds[i];
+        struct lock_hold *lock = &locked->holds[i].lock;
         if (i >= count) {
             segment_post_drop(stock, lock);
             continue;
@@ -102,7 +98,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
          * one. */
         if (rows[i].fence > lock->fence)
             segment_post_fence(stock, lock, rows[i].fence);
-        locked->marks[i].call = stock->call_count;
+        locked->holds[i].call = stock->call_count;
         segment_post_load(stock, lock, rows[i].capacity - rows[i].sold, round, rows[i].fence);
     }
 }
@@ -112,8 +108,8 @@ void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_re
 {
     if (result == LEDGER_OK)
         sale_lock_post_round(stock, locked, sale->round, rows, sale->segments);
-    else if (result != LEDGER_UNKNOWN)
-        post_unmark(stock, locked);
+    for (size_t i = 0; i < locked->count && result != LEDGER_OK && result != LEDGER_UNKNOWN; i++)
+        segment_give_back(stock, &locked->holds[i]);
     sale_lock_release(stock, locked);
     if (result == LEDGER_OK)
         sale_publish(stock, sale);

@@ -11,8 +11,7 @@
 /* All segments of a sale, locked. The handles keep the leases renewed. */
 struct sale_lock {
     size_t count;
-    struct lock_hold holds[LEDGER_SEGMENTS_MAX];
-    struct segment_mark marks[LEDGER_SEGMENTS_MAX]; /* of sale_lock_mark */
+    struct segment_hold holds[LEDGER_SEGMENTS_MAX];
     struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
     struct seclock_request requests[LEDGER_SEGMENTS_MAX];
     struct seclock_member members[LEDGER_SEGMENTS_MAX];
@@ -40,7 +39,7 @@ void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_re
                    const struct ledger_sale *sale, const struct ledger_segment *rows);
 
 /* Posts the first `count` segments as the ledger says them now, and that there are no others. The
- * marks tell where their calls stand in the pipeline. */
+ * holds tell where their calls stand in the pipeline. */
 void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_t round,
                           const struct ledger_segment *rows, size_t count);
 

@@ -36,7 +36,7 @@ struct retiring {
 static void drop_locked(struct stock *stock, struct sale_lock *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
-        segment_post_retire(stock, &locked->holds[i]);
+        segment_post_retire(stock, &locked->holds[i].lock);
     sale_lock_release(stock, locked);
 }
 

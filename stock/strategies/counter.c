@@ -139,8 +139,7 @@ static uint32_t units_in(const struct script_call *read, uint32_t round)
  * units back. False when Redis is lost. */
 static bool read_counters(struct stock *stock, struct group *group)
 {
-    if (stock->call_count > 0)
-        rate_run(stock); /* units of our own that are on their way back */
+    stock_flush(stock); /* units of our own that are on their way back */
     for (uint32_t i = 0; i < group->snapshot.segments; i++) {
         char key[SCRIPT_KEY_MAX];
         struct script_call *call = stock_call(stock);
@@ -272,13 +271,11 @@ static void conclude(struct stock *stock, struct group *group)
 static void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
                          begin_hold *post, counter_take *take)
 {
-    struct batch *batch = stock->batch;
+    struct batch *batch = batch_begin(stock, orders, count);
     enum ledger_result result = LEDGER_FAILED;
-    stock->hold_count = 0;
-    batch_begin(stock, batch, orders, count);
     if (!gather(stock, batch, post, take)) {
         end_holds(stock, batch, LEDGER_FAILED);
-        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+        batch_lost(stock, batch);
         return;
     }
     if (batch_filled(batch, NULL) > 0)
@@ -326,7 +323,7 @@ static void read_answer(struct segment_hold *hold, const struct script_call *cal
 
 static bool take_atomic(struct stock *stock, size_t first_hold)
 {
-    bool alive = rate_run(stock);
+    bool alive = stock_run_calls(stock);
     for (size_t i = first_hold; i < stock->hold_count; i++)
         read_answer(&stock->holds[i], &stock->calls[stock->holds[i].call]);
     return alive;
@@ -334,9 +331,7 @@ static bool take_atomic(struct stock *stock, size_t first_hold)
 
 static void sell_atomic(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    rate_post(stock, orders, count);
     counter_sell(stock, orders, count, post_atomic, take_atomic);
-    rate_finish(stock);
 }
 
 const struct stock_strategy strategy_atomic = {
@@ -445,7 +440,6 @@ static bool take_optimistic(struct stock *stock, size_t first_hold)
 
 static void sell_optimistic(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    rate_ask(stock, orders, count);
     counter_sell(stock, orders, count, post_optimistic, take_optimistic);
 }
 
@@ -453,5 +447,6 @@ const struct stock_strategy strategy_optimistic = {
     .name = "optimistic",
     .guard = LEDGER_EPOCH,
     .batch_max = STOCK_BATCH_MAX,
+    .asks_rates_first = true,
     .sell = sell_optimistic,
 };

@@ -29,11 +29,8 @@ static void lower_hints(struct stock *stock)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    struct batch *batch = stock->batch;
+    struct batch *batch = batch_begin(stock, orders, count);
     enum ledger_result result = LEDGER_OK;
-    stock->hold_count = 0;
-    rate_ask(stock, orders, count);
-    batch_begin(stock, batch, orders, count);
     strategy_fill(stock, batch);
     if (batch_filled(batch, NULL) > 0)
         result = strategy_commit(stock, batch);
@@ -49,5 +46,6 @@ const struct stock_strategy strategy_database = {
     .name = "database",
     .guard = LEDGER_UNFENCED,
     .batch_max = STOCK_BATCH_MAX,
+    .asks_rates_first = true,
     .sell = sell,
 };

@@ -61,9 +61,7 @@ static void sell_one(struct stock *stock, struct stock_order *order)
 {
     char name[SECLOCK_NAME_MAX];
     struct seclock_handle *handle;
-    struct batch *batch = stock->batch;
-    stock->hold_count = 0;
-    batch_begin(stock, batch, &order, 1);
+    struct batch *batch = batch_begin(stock, &order, 1);
     if (batch->group_count == 0)
         return;
     lock_name_of(order->sku, name);
@@ -76,7 +74,7 @@ static void sell_one(struct stock *stock, struct stock_order *order)
     else if (result == SECLOCK_TIMEOUT)
         group_decide(&batch->groups[0], STOCK_AGAIN, UINT32_MAX);
     else
-        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+        batch_lost(stock, batch);
     if (handle)
         seclock_release(handle);
     seclock_free(&handle);
@@ -84,7 +82,6 @@ static void sell_one(struct stock *stock, struct stock_order *order)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    rate_ask(stock, orders, count);
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN)
             sell_one(stock, orders[i]);
@@ -94,5 +91,6 @@ const struct stock_strategy strategy_single_lock = {
     .name = "single_lock",
     .guard = LEDGER_FENCED,
     .batch_max = 1,
+    .asks_rates_first = true,
     .sell = sell,
 };
