@@ -6,9 +6,9 @@ import resource
 import signal
 import socket
 import threading
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from tempfile import TemporaryDirectory
-
 
 from harness.daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
