@@ -15,11 +15,11 @@
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/fault.h"
 #include "base/clock.h"
@@ -349,11 +349,6 @@ bool redis_flush(struct redis *redis)
     return flush(redis, false);
 }
 
-bool redis_flush_lazily(struct redis *redis)
-{
-    return flush(redis, true);
-}
-
 /* Never connects: a reply that is due can only come on the connection that its command went out on.
  * After a loss each further call returns NULL at once, until the caller connects again. */
 struct redisReply *redis_receive(struct redis *redis)
@@ -419,36 +414,44 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel)
     return command(redis, 2, argv);
 }
 
-/* Waits for bytes with poll, because a subscriber may wait for longer than the client's time-out,
- * and a time-out there would end the connection. */
-static bool readable(const struct redis *redis, int64_t until_ms)
+bool redis_send_subscribe(struct redis *redis, const char *channel)
 {
-    struct pollfd poller = {.fd = wire_fd(redis->wire), .events = POLLIN};
-    int64_t left_ms = until_ms - clock_now_ms();
-    return poll(&poller, 1, left_ms > 0 ? (int)left_ms : 0) > 0;
+    const char *argv[] = {"SUBSCRIBE", channel};
+    return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && flush(redis, false);
 }
 
-enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
-                                     size_t size)
+/* Lazily, because a late UNSUBSCRIBE costs no more than a message that is dropped, while a late
+ * SUBSCRIBE misses messages. */
+bool redis_send_unsubscribe(struct redis *redis, const char *channel)
 {
-    int64_t until_ms = clock_now_ms() + wait_ms;
-    redisReply *reply = NULL;
-    assert(size > 0);
-    message_out[0] = '\0';
-    /* One read may have brought several messages. The reader keeps the rest, and poll would wait
-     * for new bytes while they lie there; so the reader comes first. */
-    while (redis->wire && !(reply = redis_parsed(redis)) && redis->wire) {
-        if (!readable(redis, until_ms))
-            return REDIS_FAILED;
-        redis_fill(redis);
+    const char *argv[] = {"UNSUBSCRIBE", channel};
+    return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && flush(redis, true);
+}
+
+/* Redis confirms a SUBSCRIBE in the same stream as it delivers messages, so a confirmation stands
+ * before the first message of its subscription. */
+static enum redis_event classify(const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return REDIS_EVENT_OTHER;
+    if (strcasecmp(reply->element[0]->str, "subscribe") == 0)
+        return REDIS_EVENT_SUBSCRIBED;
+    bool texts = reply->element[1]->type == REDIS_REPLY_STRING &&
+                 reply->element[2]->type == REDIS_REPLY_STRING;
+    return texts && strcasecmp(reply->element[0]->str, "message") == 0 ? REDIS_EVENT_MESSAGE
+                                                                       : REDIS_EVENT_OTHER;
+}
+
+enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
+                                  char *message_out, size_t message_size)
+{
+    redisReply *reply = redis_parsed(redis);
+    enum redis_event event = reply ? classify(reply) : REDIS_EVENT_NONE;
+    if (event == REDIS_EVENT_MESSAGE) {
+        snprintf(channel_out, channel_size, "%s", reply->element[1]->str);
+        snprintf(message_out, message_size, "%s", reply->element[2]->str);
     }
-    if (!reply) /* no silent reconnect: the subscription is gone with the connection */
-        return REDIS_UNKNOWN;
-    /* "message", the channel, the text. The confirmation of a SUBSCRIBE ends with a number. */
-    bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-                   reply->element[2]->type == REDIS_REPLY_STRING;
-    if (message)
-        snprintf(message_out, size, "%s", reply->element[2]->str);
     freeReplyObject(reply);
-    return message ? REDIS_ANSWERED : REDIS_FAILED;
+    return event;
 }

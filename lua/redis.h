@@ -85,14 +85,28 @@ enum redis_result redis_ping(struct redis *redis);
 /* Publishes `message` on `channel`. */
 enum redis_result redis_publish(struct redis *redis, const char *channel, const char *message);
 
-/* Subscribes this connection to a channel; from then on only redis_next_message may be called. */
+/* Subscribes this connection to a channel and waits for Redis to confirm it; from then on the
+ * connection takes no other commands. */
 enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 
-/* Waits up to `wait_ms` for the next message. REDIS_ANSWERED with a NUL-terminated copy in
- * `message_out` (cut to size), REDIS_FAILED when none came in time, REDIS_UNKNOWN when the
- * connection is lost: messages may have been missed, subscribe again. */
-enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
-                                     size_t size);
+/* For a connection that holds many subscriptions: sends SUBSCRIBE or UNSUBSCRIBE without waiting; an
+ * UNSUBSCRIBE may leave up to 200 ms late. False: there is no connection, or it was lost, or memory
+ * ran out. */
+bool redis_send_subscribe(struct redis *redis, const char *channel);
+bool redis_send_unsubscribe(struct redis *redis, const char *channel);
+
+enum redis_event {
+    REDIS_EVENT_NONE,       /* no further reply has been read */
+    REDIS_EVENT_SUBSCRIBED, /* Redis confirms one more SUBSCRIBE */
+    REDIS_EVENT_MESSAGE,    /* a message came on a channel */
+    REDIS_EVENT_OTHER,      /* any other reply, such as a confirmed UNSUBSCRIBE */
+};
+
+/* Returns the next event among what redis_fill has read. For REDIS_EVENT_MESSAGE writes the channel
+ * and the message as NUL-terminated text, cut to their sizes, and leaves out one whose size is 0; for
+ * the others writes nothing. */
+enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
+                                  char *message_out, size_t message_size);
 
 /* The functions below are for modules that build pipelines of their own or wait with poll(2). */
 
@@ -108,10 +122,6 @@ struct redisReply *redis_receive(struct redis *redis);
 /* Sends what is queued without waiting for replies. False: the connection is lost, and
  * redis_receive returns NULL for each reply due. */
 bool redis_flush(struct redis *redis);
-
-/* Hands what is queued to the kernel, which sends it together with whatever comes next, or after
- * 200 ms: for commands that are not worth a packet of their own. */
-bool redis_flush_lazily(struct redis *redis);
 
 /* For a caller that waits for replies with poll(2). redis_fd returns the socket, or -1 without a
  * connection. redis_fill reads once what has arrived; false: the connection is lost. redis_parsed

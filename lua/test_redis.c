@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
-#include "lua/subscriber.h"
 
 /* How long a test waits for what is sure to come: a busy machine may take its time. */
 enum { PATIENCE_MS = 30000 };
@@ -425,18 +424,18 @@ static void test_messages_arrive_in_order(void **state)
     char message[16] = "old";
     struct redis *publisher = redis_server_open(PATIENCE_MS);
     struct redis *redis = open_subscriber();
-    assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
+    assert_int_equal(redis_server_message(redis, 10, message, sizeof message), REDIS_FAILED);
     assert_string_equal(message, "");
     assert_int_equal(redis_publish(publisher, "unit", "one"), REDIS_ANSWERED);
     assert_int_equal(redis_publish(publisher, "other", "not for us"), REDIS_ANSWERED);
     assert_int_equal(redis_publish(publisher, "unit", "two"), REDIS_ANSWERED);
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_ANSWERED);
     assert_string_equal(message, "one");
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_ANSWERED);
     assert_string_equal(message, "two");
-    assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
+    assert_int_equal(redis_server_message(redis, 10, message, sizeof message), REDIS_FAILED);
     redis_close(&redis);
     redis_close(&publisher);
 }
@@ -448,10 +447,10 @@ static void test_waiting_longer_than_the_timeout_keeps_the_connection(void **sta
     struct redis *redis = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     redis_set_timeout(redis, 20); /* shorter than the wait for a message */
-    assert_int_equal(redis_next_message(redis, 60, message, sizeof message), REDIS_FAILED);
+    assert_int_equal(redis_server_message(redis, 60, message, sizeof message), REDIS_FAILED);
     assert_true(redis_connected(redis));
     redis_server_do("PUBLISH unit late");
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_ANSWERED);
     assert_string_equal(message, "late");
     redis_close(&redis);
@@ -463,7 +462,7 @@ static void test_long_message_is_cut(void **state)
     char message[5];
     struct redis *redis = open_subscriber();
     redis_server_do("PUBLISH unit abcdefgh");
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_ANSWERED);
     assert_string_equal(message, "abcd");
     redis_close(&redis);
@@ -481,16 +480,16 @@ static void test_event_without_its_texts_is_no_message(void **state)
                                           "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
                                           10000);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
-    assert_true(subscriber_ask(redis, true, "c"));
+    assert_true(redis_send_subscribe(redis, "c"));
     struct pollfd poller = {.fd = redis_fd(redis), .events = POLLIN};
     assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1);
     assert_true(redis_fill(redis));
     for (int i = 0; i < 2; i++)
-        assert_int_equal(subscriber_next(redis, channel, sizeof channel, message, sizeof message),
-                         SUBSCRIBER_OTHER);
+        assert_int_equal(redis_next_event(redis, channel, sizeof channel, message, sizeof message),
+                         REDIS_EVENT_OTHER);
     assert_string_equal(channel, "none");
-    assert_int_equal(subscriber_next(redis, channel, sizeof channel, message, sizeof message),
-                     SUBSCRIBER_MESSAGE);
+    assert_int_equal(redis_next_event(redis, channel, sizeof channel, message, sizeof message),
+                     REDIS_EVENT_MESSAGE);
     assert_string_equal(channel, "c");
     assert_string_equal(message, "m");
     fake_redis_close(&fake, &redis);
@@ -502,14 +501,14 @@ static void test_lost_subscription_is_unknown(void **state)
     char message[16];
     struct redis *redis = open_subscriber();
     redis_server_do("CLIENT KILL TYPE pubsub");
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_UNKNOWN);
     /* Once more: only a new SUBSCRIBE, never a silent reconnect, ends the unknown state. */
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_UNKNOWN);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     redis_server_do("PUBLISH unit again");
-    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+    assert_int_equal(redis_server_message(redis, PATIENCE_MS, message, sizeof message),
                      REDIS_ANSWERED);
     assert_string_equal(message, "again");
     redis_close(&redis);

@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lua/redis.h"
 
 /* The server's url; fails the test when the environment does not say it. */
@@ -74,6 +76,27 @@ static inline int64_t __attribute__((format(printf, 1, 2))) redis_server_do(cons
     freeReplyObject(reply);
     redis_close(&redis);
     return number;
+}
+
+/* Waits up to `wait_ms` for the next message to a subscribed connection. REDIS_ANSWERED with the text
+ * cut to size, REDIS_FAILED when none came in time, REDIS_UNKNOWN when the connection is lost. */
+static inline enum redis_result redis_server_message(struct redis *redis, int wait_ms,
+                                                     char *message_out, size_t size)
+{
+    char channel[64];
+    int64_t until_ms = clock_now_ms() + wait_ms;
+    message_out[0] = '\0';
+    while (redis_next_event(redis, channel, sizeof channel, message_out, size) !=
+           REDIS_EVENT_MESSAGE) {
+        int64_t left_ms = until_ms - clock_now_ms();
+        struct pollfd poller = {.fd = redis_fd(redis), .events = POLLIN};
+        if (!redis_connected(redis))
+            return REDIS_UNKNOWN;
+        if (poll(&poller, 1, left_ms > 0 ? (int)left_ms : 0) <= 0)
+            return REDIS_FAILED;
+        redis_fill(redis);
+    }
+    return REDIS_ANSWERED;
 }
 
 /* A socket on a free port of the loopback, which refuses connections until it listens. */

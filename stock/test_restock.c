@@ -117,7 +117,7 @@ static void test_repeat_tells_every_process_of_the_units(void **state)
     assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     assert_string_equal(message, "s");
     redis_close(&redis);
 }

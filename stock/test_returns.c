@@ -232,7 +232,7 @@ static void test_return_is_published(void **state)
     struct redis *redis = redis_server_open(1000);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     assert_int_equal(cancel(first), STOCK_STATE_OK);
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     assert_string_equal(message, "s");
     sql_server_do("UPDATE orders SET expires_at='2020-01-01' WHERE status='reserved';"
                   "INSERT INTO order_expiry VALUES('2020-01-01',%llu,%llu)",
@@ -241,7 +241,7 @@ static void test_return_is_published(void **state)
     struct stock_expired expired;
     assert_int_equal(stock_expire(stock, &place, &expired), LEDGER_OK);
     assert_int_equal(expired.count, 1);
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     redis_close(&redis);
 }
 

@@ -1144,7 +1144,7 @@ static void test_reset_is_published(void **state)
     struct redis *redis = redis_server_open(1000);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     reset("s", 2, 1);
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     assert_string_equal(message, "s");
     redis_close(&redis);
 }

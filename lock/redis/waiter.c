@@ -28,7 +28,6 @@
 #include "lock/process.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
-#include "lua/subscriber.h"
 
 enum {
     CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
@@ -191,7 +190,7 @@ static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
     if (hub->asked == hub->answered) /* another join must not hide that the server is silent */
         hub->silent_ms = clock_now_ms();
     channel->request = ++hub->asked;
-    if (!subscriber_ask(hub->redis, true, channel->name))
+    if (!redis_send_subscribe(hub->redis, channel->name))
         hub_lost(hub);
 }
 
@@ -215,7 +214,7 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
     assert(TAILQ_EMPTY(&channel->waiters));
     LIST_REMOVE(channel, in_bucket);
-    if (hub->online && !subscriber_ask(hub->redis, false, channel->name))
+    if (hub->online && !redis_send_unsubscribe(hub->redis, channel->name))
         hub_lost(hub);
     free(channel);
 }
@@ -248,16 +247,16 @@ static void lead_events(struct waiter_hub *hub)
 {
     char channel[CHANNEL_MAX], message[32];
     for (;;) {
-        switch (subscriber_next(hub->redis, channel, sizeof channel, message, sizeof message)) {
-        case SUBSCRIBER_NOTHING:
+        switch (redis_next_event(hub->redis, channel, sizeof channel, message, sizeof message)) {
+        case REDIS_EVENT_NONE:
             return;
-        case SUBSCRIBER_READY:
+        case REDIS_EVENT_SUBSCRIBED:
             lead_ready(hub);
             break;
-        case SUBSCRIBER_MESSAGE:
+        case REDIS_EVENT_MESSAGE:
             lead_message(hub, channel, message);
             break;
-        case SUBSCRIBER_OTHER:
+        case REDIS_EVENT_OTHER:
             break;
         }
     }

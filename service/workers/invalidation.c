@@ -31,16 +31,16 @@ static void receive(struct invalidation_listener *listener)
 {
     char message[SALE_MESSAGE_SIZE];
     struct sale_cache *cache = listener->service->sale_cache;
-    enum redis_result result = REDIS_ANSWERED;
+    enum redis_event event;
     sale_cache_invalidate(cache); /* after subscribing: from here on no message is missed */
-    while (result != REDIS_UNKNOWN &&
-           (result == REDIS_ANSWERED ||
-            worker_await_fd(&listener->thread, redis_fd(listener->redis))) &&
-           !worker_stopping(&listener->thread)) {
-        result = redis_next_message(listener->redis, 0, message, sizeof message);
-        if (result == REDIS_ANSWERED)
-            sale_cache_on_message(cache, message);
-    }
+    do {
+        while ((event = redis_next_event(listener->redis, NULL, 0, message, sizeof message)) !=
+               REDIS_EVENT_NONE)
+            if (event == REDIS_EVENT_MESSAGE)
+                sale_cache_on_message(cache, message);
+    } while (redis_connected(listener->redis) &&
+             worker_await_fd(&listener->thread, redis_fd(listener->redis)) &&
+             redis_fill(listener->redis));
     sale_cache_invalidate(cache);
 }
 

@@ -18,7 +18,6 @@
 #include "lua/redis.h"
 #include "lua/script.h"
 #include "lua/script_each.h"
-#include "lua/subscriber.h"
 #include "lua/wire.h"
 #include "test/fuzz/fuzz.h"
 
@@ -248,49 +247,56 @@ static void run_plain(struct redis *redis, unsigned what)
 
 /* ---- messages ---- */
 
+static void ask(struct redis *redis, bool subscribe)
+{
+    if (subscribe)
+        redis_send_subscribe(redis, "c");
+    else
+        redis_send_unsubscribe(redis, "c");
+}
+
+/* Takes every event of what was read: most of it came with the answers to AUTH and SELECT. */
+static void take_events(struct redis *redis)
+{
+    char channel[TEXT_SIZE], message[TEXT_SIZE];
+    for (int i = 0; i < TEXT_SIZE; i++) {
+        memset(channel, 'x', sizeof channel);
+        memset(message, 'x', sizeof message);
+        enum redis_event event =
+            redis_next_event(redis, channel, sizeof channel, message, sizeof message);
+        if (event == REDIS_EVENT_NONE)
+            return;
+        bool texts = memchr(channel, '\0', sizeof channel) && memchr(message, '\0', sizeof message);
+        assert(texts == (event == REDIS_EVENT_MESSAGE));
+    }
+}
+
 static void run_messages(struct redis *redis, unsigned what)
 {
-    char message[TEXT_SIZE];
-    enum redis_result result = REDIS_FAILED;
     (void)what;
-    if (redis_subscribe(redis, "c") != REDIS_ANSWERED)
-        return;
-    for (int i = 0; i < TEXT_SIZE && result != REDIS_UNKNOWN; i++) {
-        memset(message, 'x', sizeof message);
-        result = redis_next_message(redis, 0, message, sizeof message);
-        assert(memchr(message, '\0', sizeof message));
-        assert(result == REDIS_ANSWERED || message[0] == '\0');
-    }
+    if (redis_subscribe(redis, "c") == REDIS_ANSWERED)
+        do
+            take_events(redis);
+        while (redis_fill(redis));
 }
 
 static void run_subscriber(struct redis *redis, unsigned what)
 {
     char channel[TEXT_SIZE], message[TEXT_SIZE];
-    subscriber_ask(redis, what % 2, "c");
+    ask(redis, what % 2);
     while (redis_fill(redis))
         ;
     /* The connection is lost with what was read; on the next one nothing is left of it. */
-    assert(subscriber_next(redis, channel, sizeof channel, message, sizeof message) ==
-           SUBSCRIBER_NOTHING);
+    assert(redis_next_event(redis, channel, sizeof channel, message, sizeof message) ==
+           REDIS_EVENT_NONE);
 }
 
-/* Takes every event of what was read: most of it came with the answers to AUTH and SELECT. */
 static void run_events(struct redis *redis, unsigned what)
 {
-    char channel[TEXT_SIZE], message[TEXT_SIZE];
-    subscriber_ask(redis, what % 2, "c");
+    ask(redis, what % 2);
     if (what % 4 == 3)
         redis_fill(redis);
-    for (int i = 0; i < TEXT_SIZE; i++) {
-        memset(channel, 'x', sizeof channel);
-        memset(message, 'x', sizeof message);
-        enum subscriber_event event =
-            subscriber_next(redis, channel, sizeof channel, message, sizeof message);
-        if (event == SUBSCRIBER_NOTHING)
-            return;
-        bool texts = memchr(channel, '\0', sizeof channel) && memchr(message, '\0', sizeof message);
-        assert(texts == (event == SUBSCRIBER_MESSAGE));
-    }
+    take_events(redis);
 }
 
 /* ---- one connection ---- */

@@ -173,11 +173,6 @@ bool redis_flush(struct redis *redis)
     return true;
 }
 
-bool redis_flush_lazily(struct redis *redis)
-{
-    return redis_flush(redis);
-}
-
 /* All replies of a message arrive together. */
 struct redisReply *redis_receive(struct redis *redis)
 {
