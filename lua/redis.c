@@ -1,11 +1,10 @@
 /* One connection to a Redis server: connects when needed, pipelines, times out.
  *
  * why_drop: replies carry no id. The server answers a connection's commands in their order, so the
- * n-th reply belongs to the n-th command and to nothing else. A reply that is not awaited to its
- * end would be read as the answer to the next command. Therefore every error of the connection, a
- * time-out included, closes it, and every command that was sent and not answered has an unknown
- * outcome: only its caller can tell whether repeating it does harm. Nothing here sends a command
- * twice.
+ * n-th reply belongs to the n-th command. A reply that is not awaited to its end would be read as the
+ * answer to the next command. Therefore every error of the connection, a time-out included, closes
+ * it, and every command that was sent and not answered has an unknown outcome: only its caller can
+ * tell whether repeating it does harm. This client never sends a command twice.
  *
  * why_leave: a primary that became a replica, or is cut off from its replicas, keeps its clients
  * and refuses their writes, while the URL's name may lead to the new primary by now. Such a refusal
@@ -26,8 +25,8 @@
 #include "base/url.h"
 #include "lua/connect.h"
 
-/* The first delay is short because a server that restarts is back soon; the longest bounds how long
- * a process goes on without a server that is back. */
+/* The first delay is short because a server that restarts is back soon; the longest one bounds how
+ * long a process does without a server that is back. */
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 1000
 
@@ -44,12 +43,12 @@ struct redis {
     bool leaving;          /* the server takes no writes; see why_leave */
     const char *doing;     /* see redis_set_doing */
     struct fault fault;
-    _Atomic(const char *) place; /* one of places: other threads may ask for it */
+    _Atomic(const char *) place; /* one of `places`: other threads may ask for it */
     size_t place_count;
     char *places[PLACES_MAX]; /* the URL's own, then each master that sentinels have named */
-    size_t next_server;       /* of several: the one to ask next */
-    const char *host;        /* of the URL, that it is or was connected to; NULL: a socket's path */
-    struct cluster *cluster; /* NULL unless the URL is a cluster's */
+    size_t next_server;       /* of the URL's several servers, the one to ask next */
+    const char *host;         /* of the last connection, as in the URL; NULL: a socket's path */
+    struct cluster *cluster;  /* NULL unless the URL is a cluster's */
 };
 
 /* Closes this client's own connection; those to the nodes of a cluster stay. */
@@ -60,8 +59,8 @@ static void drop(struct redis *redis)
     redis->leaving = false;
 }
 
-/* Says where the server is from now on. A place stays as long as the client, as another thread may
- * be reading it; without room for one more, or memory, the URL's own is shown. */
+/* Sets where the server is from now on, for redis_place. The text stays as long as the client, as
+ * another thread may be reading it; without room or memory for one more, the URL's own is shown. */
 static bool set_place(struct redis *redis, const char *place)
 {
     size_t i = 0;
@@ -77,13 +76,16 @@ static bool set_place(struct redis *redis, const char *place)
     return known;
 }
 
-/* A client of no URL yet; NULL: out of memory. */
-static struct redis *redis_new(int timeout_ms)
+/* NULL: out of memory. */
+static struct redis *redis_new(const struct url *url, const char *place, int timeout_ms)
 {
     assert(timeout_ms > 0);
     struct redis *redis = calloc(1, sizeof *redis);
-    if (!redis)
+    if (!redis || !set_place(redis, place)) {
+        free(redis);
         return NULL;
+    }
+    redis->url = *url;
     redis->doing = "connect";
     redis->timeout_ms = timeout_ms;
     /* The address tells apart the clients that one process opens in the same millisecond. */
@@ -92,54 +94,36 @@ static struct redis *redis_new(int timeout_ms)
     return redis;
 }
 
-static const char *open_url(struct redis *redis, const char *url, int timeout_ms)
+struct redis *redis_open(const char *text, int timeout_ms, char *error_out, size_t error_size)
 {
+    struct url url;
     char place[URL_PLACE_SIZE];
-    url_place(url, "redis", place);
-    if (!set_place(redis, place))
-        return "out of memory";
-    if (redis->url.kind != URL_CLUSTER)
+    if (!url_parse(text, "redis", &url, error_out, error_size))
         return NULL;
-    redis->next_server = redis->backoff.random % redis->url.server_count;
-    redis->cluster = cluster_hooks.open(redis, &redis->url, timeout_ms);
-    return redis->cluster ? NULL : "out of memory";
-}
-
-struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
-{
-    struct redis *redis = redis_new(timeout_ms);
-    if (!redis) {
+    url_place(text, "redis", place);
+    struct redis *redis = redis_new(&url, place, timeout_ms);
+    if (redis && url.kind == URL_CLUSTER) {
+        redis->next_server = redis->backoff.random % url.server_count;
+        redis->cluster = cluster_hooks.open(redis, &url, timeout_ms);
+        if (!redis->cluster)
+            redis_close(&redis);
+    }
+    if (!redis)
         snprintf(error_out, error_size, "out of memory");
-        return NULL;
-    }
-    if (!url_parse(url, "redis", &redis->url, error_out, error_size)) {
-        redis_close(&redis);
-        return NULL;
-    }
-    const char *wrong = open_url(redis, url, timeout_ms);
-    if (wrong) {
-        snprintf(error_out, error_size, "%s", wrong);
-        redis_close(&redis);
-    }
     return redis;
 }
 
 struct redis *redis_open_node(const struct url *cluster, const char *host, unsigned port,
                               int timeout_ms)
 {
-    struct redis *redis = redis_new(timeout_ms);
+    struct url url = *cluster;
     char place[URL_PLACE_SIZE];
-    url_server_place(host, port, place);
-    if (!redis || !set_place(redis, place)) {
-        redis_close(&redis);
-        return NULL;
-    }
     assert(cluster->kind == URL_CLUSTER);
-    redis->url = *cluster;
-    redis->url.server_count = 1;
-    redis->url.servers[0].port = port;
-    snprintf(redis->url.servers[0].host, sizeof redis->url.servers[0].host, "%s", host);
-    return redis;
+    url_server_place(host, port, place);
+    url.server_count = 1;
+    url.servers[0].port = port;
+    snprintf(url.servers[0].host, sizeof url.servers[0].host, "%s", host);
+    return redis_new(&url, place, timeout_ms);
 }
 
 const char *redis_host(const struct redis *redis)
@@ -335,8 +319,8 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
 }
 
 /* Sends the whole queue. An error may come after a part of it has left, and the server may run the
- * complete commands in that part; so callers take what they queued as sent, and redis_receive then
- * gives NULL for each. */
+ * complete commands in that part; so callers count what they queued as sent, and redis_receive
+ * returns NULL for each. */
 static bool flush(struct redis *redis, bool lazily)
 {
     if (redis->wire && !wire_flush(redis->wire, lazily))
@@ -379,8 +363,8 @@ struct redisReply *redis_parsed(struct redis *redis)
     return reply;
 }
 
-/* Runs one plain command whose reply's content does not matter. An error reply is a refusal, which
- * leaves the connection in step: it answers this command and no other. */
+/* Runs one plain command and looks only at whether the reply is an error. An error reply is a refusal,
+ * which leaves the connection in step. */
 static enum redis_result command(struct redis *redis, int argc, const char *const *argv)
 {
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, argc, argv, NULL))

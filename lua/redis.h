@@ -27,9 +27,9 @@ struct redis_stats {
     uint64_t reloads;  /* calls sent again with their text: the server did not know the script */
 };
 
-/* Makes a client of `url`, a URL of the family "redis" of base/url.h, without connecting.
- * `timeout_ms` bounds each connect, with the look-up of the host's name, each send and each wait
- * for a reply. Returns NULL with the reason in `error_out` when the url is not of such a form. A
+/* Makes a client of `url`, of the family "redis" of base/url.h, without connecting. `timeout_ms`
+ * bounds each connect, with the look-up of the host's name, each send and each wait for a reply.
+ * Returns NULL with the reason in `error_out` when the URL has another form or memory ran out. A
  * client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
@@ -38,7 +38,7 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
 struct redis *redis_open_node(const struct url *cluster, const char *host, unsigned port,
                               int timeout_ms);
 
-/* What lua/cluster/cluster.c knows of the cluster that the URL names; NULL for any other URL. */
+/* The client of the cluster that the URL names, for lua/cluster/cluster.h; NULL for other URLs. */
 struct cluster *redis_cluster(const struct redis *redis);
 
 /* Closes the connection, frees the client and sets the caller's pointer to NULL. */
@@ -53,33 +53,34 @@ enum redis_result redis_connect(struct redis *redis);
 void redis_set_timeout(struct redis *redis, int timeout_ms);
 
 /* Closes the connection, if there is one, and drops what is queued; the next call that needs a
- * connection makes one. */
+ * connection opens one. */
 void redis_drop(struct redis *redis);
 
-/* True while there is a connection on which no error has been seen, and which is not to be left. */
+/* True while there is a connection without an error so far, to a server that takes writes as far as
+ * this client knows. */
 bool redis_connected(const struct redis *redis);
 
 /* The last error in words; empty before the first. Valid until the next call. */
 const char *redis_error(const struct redis *redis);
 
-/* What failed since the caller last cleared it: connects, lost connections, late replies, refused
- * commands; a call that fails while the delay after a failed connect lasts counts as well. */
+/* The failures since the caller last cleared them: connects, lost connections, late replies, refused
+ * commands; a call that fails during the delay after a failed connect counts as well. */
 struct fault *redis_fault(struct redis *redis);
 
-/* The host that the connection was made to, by the name that is in the URL; NULL without a
- * connection. Valid as long as that. */
+/* The host of the connection, as the URL names it; NULL without a connection. Valid as long as the
+ * connection. */
 const char *redis_host(const struct redis *redis);
 
-/* Where the server is, for messages: "host:port". */
+/* The server's address for messages, "host:port". Any thread; valid as long as the client. */
 const char *redis_place(const struct redis *redis);
 
-/* Says what the next replies answer, for redis_fault: a text that lives until they have come. */
+/* Names the command that the next replies answer, for redis_fault. The text outlives the replies. */
 void redis_set_doing(struct redis *redis, const char *doing);
 
 /* The counts since redis_open. */
 struct redis_stats redis_stats(const struct redis *redis);
 
-/* Sends PING, which tells whether the server answers now. */
+/* Sends PING: REDIS_ANSWERED when the server answers now. Of a cluster: when any master does. */
 enum redis_result redis_ping(struct redis *redis);
 
 /* Publishes `message` on `channel`. */
@@ -108,7 +109,7 @@ enum redis_event {
 enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
                                   char *message_out, size_t message_size);
 
-/* The functions below are for modules that build pipelines of their own or wait with poll(2). */
+/* The functions below are for modules that build their own pipelines or wait with poll(2). */
 
 /* Queues one command of the pipeline; false when memory ran out, and then nothing of the command is
  * queued. `lengths` may be NULL when all arguments are text. The connection must be there. */
@@ -130,13 +131,13 @@ int redis_fd(const struct redis *redis);
 bool redis_fill(struct redis *redis);
 struct redisReply *redis_parsed(struct redis *redis);
 
-/* Keeps the text of an error reply for redis_error. Of a server that takes no writes at all (a
- * replica, one that loads its data, one without its disk or its replicas) the connection is closed
- * before the next use, which then resolves the name anew; until then redis_connected is false. */
+/* Keeps the text of an error reply for redis_error. If the error says that the server takes no writes
+ * at all (a replica, one that loads its data, one without its disk or its replicas), redis_connected
+ * becomes false, and the next use connects anew and so looks up the name again. */
 void redis_set_error(struct redis *redis, const char *text);
 
-/* redis_first_use returns true for the first use of a script (0..63) on this connection, and for
- * the first use after redis_forget_scripts, which a caller calls when the server turns out to have
+/* redis_first_use returns true for the first use of a script (0..63) on this connection, and for the
+ * first use after redis_forget_scripts, which a caller calls when it finds that the server has
  * forgotten its scripts. */
 bool redis_first_use(struct redis *redis, unsigned script);
 void redis_forget_scripts(struct redis *redis);

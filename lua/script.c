@@ -110,8 +110,8 @@ static size_t joined(const struct script_call *calls, size_t count)
 
 /* Queues EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script.
  * The keys of all calls come first. */
-static bool append_joined(struct redis *redis, const struct script_call *calls, size_t count,
-                          bool with_text)
+bool script_append(struct redis *redis, const struct script_call *calls, size_t count,
+                   bool with_text)
 {
     struct words words;
     char keys[12];
@@ -131,11 +131,6 @@ static bool append_joined(struct redis *redis, const struct script_call *calls, 
         add_parameters(&words, &calls[i], calls[i].keys,
                        calls[i].more ? (int)calls[i].more_count : calls[i].parameters);
     return redis_append(redis, words.count, words.text, words.length);
-}
-
-bool script_append(struct redis *redis, const struct script_call *call, bool with_text)
-{
-    return append_joined(redis, call, 1, with_text);
 }
 
 /* Clears the values as well: a call may be run again, and then must not show the values of its
@@ -253,7 +248,7 @@ static bool receive_joined(struct redis *redis, struct script_call *calls, size_
 static void run_with_text(struct redis *redis, struct script_call *call)
 {
     redis_count_reload(redis);
-    if (redis_connected(redis) && script_append(redis, call, true))
+    if (redis_connected(redis) && script_append(redis, call, 1, true))
         receive_call(redis, call);
 }
 
@@ -262,7 +257,9 @@ const char *script_name(const struct script_call *call)
     return scripts[call->id].name;
 }
 
-size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
+/* Makes the calls that it cannot send REDIS_FAILED and returns the number of calls sent, which the
+ * caller passes to receive_calls before it uses the connection for anything else. */
+static size_t send_calls(struct redis *redis, struct script_call *calls, size_t count)
 {
     size_t sent = 0;
     assert(!redis_cluster(redis));
@@ -275,19 +272,19 @@ size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
      * the n-th reply is the n-th call's. */
     while (sent < count) {
         size_t some = joined(calls + sent, count - sent);
-        if (!append_joined(redis, calls + sent, some, redis_first_use(redis, calls[sent].id)))
+        if (!script_append(redis, calls + sent, some, redis_first_use(redis, calls[sent].id)))
             break;
         sent += some;
     }
     if (sent > 0)
         redis_set_doing(redis, scripts[calls[0].id].name);
     /* The result does not matter here: if the connection is lost now, a part may have left, and
-     * script_receive finds no replies and makes all of the calls REDIS_UNKNOWN. */
+     * receive_calls finds no replies and makes all of the calls REDIS_UNKNOWN. */
     redis_flush(redis);
     return sent;
 }
 
-void script_receive(struct redis *redis, struct script_call *calls, size_t sent)
+static void receive_calls(struct redis *redis, struct script_call *calls, size_t sent)
 {
     bool reload = false;
     /* All replies come before the first call is sent again: a reply to that one would otherwise
@@ -313,7 +310,7 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
     if (cluster)
         cluster_hooks.run_scripts(cluster, calls, count);
     else
-        script_receive(redis, calls, script_send(redis, calls, count));
+        receive_calls(redis, calls, send_calls(redis, calls, count));
 }
 
 bool script_alive(const struct redis *redis)
@@ -334,7 +331,7 @@ void script_run_telling(struct redis *redis, struct script_call *call)
         return;
     /* The PING is queued, not sent: one flush sends both commands. Its reply comes first and is
      * taken even when the call could not be queued, because the next command must not find it. */
-    size_t sent = script_send(redis, call, 1);
+    size_t sent = send_calls(redis, call, 1);
     freeReplyObject(redis_receive(redis));
-    script_receive(redis, call, sent);
+    receive_calls(redis, call, sent);
 }

@@ -106,18 +106,12 @@ bool script_alive(const struct redis *redis);
  * have output in the reverse of the order in which they came to have some. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
-/* The two halves of script_run, for a caller that asks several servers at once, none of them a
- * cluster. script_send makes
- * the calls that it cannot send REDIS_FAILED and returns the number of calls sent. Then the caller
- * calls script_receive with that number before it uses the connection for anything else. */
-size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
-void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
-
-/* For script_each.c and lua/cluster/. script_append queues one call; false: out of memory.
- * script_take sets the call's result from its reply, frees the reply, and returns true when the
- * server does not know the script. script_forget sets a result without values. script_name is the
- * name of its script. */
-bool script_append(struct redis *redis, const struct script_call *call, bool with_text);
+/* For script_each.c and lua/cluster/. script_append queues calls of one script as one command; false:
+ * out of memory. script_take sets the call's result from its reply, frees the reply, and returns true
+ * when the server does not know the script. script_forget sets a result without values. script_name
+ * is the name of the call's script. */
+bool script_append(struct redis *redis, const struct script_call *calls, size_t count,
+                   bool with_text);
 bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
 void script_forget(struct script_call *call, enum redis_result result);
 const char *script_name(const struct script_call *call);

@@ -52,9 +52,9 @@ enum { WAITING = -1 };
 static void send_all(struct script_line *lines, struct script_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        bool sent =
-            !lines[i].skip && redis_connected(lines[i].redis) &&
-            script_append(lines[i].redis, &calls[i], redis_first_use(lines[i].redis, calls[i].id));
+        bool sent = !lines[i].skip && redis_connected(lines[i].redis) &&
+                    script_append(lines[i].redis, &calls[i], 1,
+                                  redis_first_use(lines[i].redis, calls[i].id));
         script_forget(&calls[i], sent ? REDIS_UNKNOWN : REDIS_FAILED);
         if (!sent)
             continue;
@@ -89,7 +89,7 @@ static void take_replies(struct script_line *line, struct script_call *call)
             /* The server does not know the script, so it has not run the call: again, with the
              * text. A command that could not be sent to its end cannot run: still REDIS_FAILED. */
             redis_count_reload(line->redis);
-            if (script_append(line->redis, call, true) && redis_flush(line->redis))
+            if (script_append(line->redis, call, 1, true) && redis_flush(line->redis))
                 call->value_count = WAITING;
         }
     }

@@ -74,7 +74,7 @@ static bool append(const struct pipeline *pipeline, struct redis *node, size_t i
     if (pipeline->commands)
         return command_append(node, &pipeline->commands[i]);
     const struct script_call *call = &pipeline->scripts[i];
-    return script_append(node, call, redis_first_use(node, call->id) || text);
+    return script_append(node, call, 1, redis_first_use(node, call->id) || text);
 }
 
 /* Sets a result without an answer. */

@@ -229,7 +229,7 @@ void seam_redis_post(struct redis *redis, struct script_call *call)
 {
     redis->connected = true;
     redis->epoch = redis_server_epoch();
-    script_append(redis, call, true);
+    script_append(redis, call, 1, true);
     redis_server_send(redis->out);
     redis->out = NULL;
 }
