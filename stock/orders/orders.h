@@ -108,7 +108,7 @@ void rate_finish(struct stock *stock, struct stock_order *const *orders, size_t 
 /* ---- strategy.c: what a strategy is, and the steps that strategies have in common ----
  *
  * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and a
- * line in stock.c. The shortest one to read first is strategies/database.c. */
+ * line in stock.c. The shortest one to read first is strategies/ledger.c. */
 
 /* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
  * the `count` given. The question for the rate limits is posted before, and answered with its first
@@ -125,10 +125,6 @@ extern const struct stock_strategy strategy_segment_lock;
 extern const struct stock_strategy strategy_single_lock, strategy_atomic, strategy_optimistic,
     strategy_database; /* for comparison */
 
-/* Plans without reserving anything and fills the orders: the ledger's guards will say whether the
- * units are there. */
-void strategy_fill(struct stock *stock, struct batch *batch);
-
 /* Sets the group's dirty holds from `first_hold` on again from the ledger, and lets their segments
  * be tried once more. */
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
@@ -137,7 +133,7 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
  * transaction, and decides the orders by what became of it. It drops orders whose time is over,
  * whose keys others have written meanwhile, whose users have enough by now, or whose rows are held,
  * and asks for up to resolve_ms what became of a commit that was not answered. As ledger_commit;
- * LEDGER_NO also when no order is left, LEDGER_UNKNOWN: it could not be found out. */
+ * LEDGER_NO also when no order is filled, LEDGER_UNKNOWN: it could not be found out. */
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
 
 /* True when the ledger refused this hold's update. */
@@ -147,9 +143,6 @@ bool strategy_refused(const struct batch *batch, const struct segment_hold *hold
  * orders are decided, when it cannot be asked or is in another round. */
 bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
                     size_t *count_out);
-
-/* Sets the sale's hints to what its rows have left. Returns the sum. */
-uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count);
 
 /* Remembers that the ledger has `left` units, and decides the group's open orders by that: sold out
  * or to be tried again. */

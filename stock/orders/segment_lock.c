@@ -145,26 +145,6 @@ static void conclude(struct stock *stock, struct batch *batch)
     }
 }
 
-static void sell_batch(struct stock *stock, struct stock_order *const *orders, size_t count)
-{
-    struct batch *batch = batch_begin(stock, orders, count);
-    enum ledger_result result = LEDGER_NO;
-    if (!gather(stock, batch)) {
-        abandon(stock);
-        batch_lost(stock, batch);
-        return;
-    }
-    if (batch_filled(batch, NULL) > 0)
-        result = strategy_commit(stock, batch);
-    /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
-     * sold. */
-    if (result == LEDGER_UNKNOWN)
-        abandon(stock);
-    else
-        settle_all(stock, batch, result == LEDGER_OK);
-    conclude(stock, batch);
-}
-
 /* A worker that settles one batch and locks for the next in the same trip leaves no moment to
  * others. It matters where they find hardly another segment. */
 static bool held_most(const struct batch *batch)
@@ -182,8 +162,20 @@ static bool held_most(const struct batch *batch)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    sell_batch(stock, orders, count);
-    if (held_most(stock->batch))
+    struct batch *batch = batch_begin(stock, orders, count);
+    bool alive = gather(stock, batch);
+    enum ledger_result result = alive ? strategy_commit(stock, batch) : LEDGER_UNKNOWN;
+    /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
+     * sold. */
+    if (result == LEDGER_UNKNOWN)
+        abandon(stock);
+    else
+        settle_all(stock, batch, result == LEDGER_OK);
+    if (alive)
+        conclude(stock, batch);
+    else
+        batch_lost(stock, batch);
+    if (held_most(batch))
         stock_flush(stock);
     if (stock->guard_lock)
         guard_lock_end(stock);

@@ -13,28 +13,6 @@ enum {
     RESOLVE_PAUSE_MS = 20,
 };
 
-/* A hold that nothing stands behind: the update's condition tells whether the units are there. */
-static void begin_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
-{
-    (void)stock;
-    segment_begin(hold, sale, snapshot, segment);
-    hold->state = SEGMENT_TAKEN;
-    hold->taken = wanted;
-}
-
-void strategy_fill(struct stock *stock, struct batch *batch)
-{
-    for (size_t i = 0; i < batch->group_count; i++) {
-        size_t first_hold = stock->hold_count;
-        assert(batch->groups[i].leftover == 0);
-        group_plan(stock, &batch->groups[i], begin_planned);
-        for (size_t j = first_hold; j < stock->hold_count; j++)
-            batch->groups[i].leftover += stock->holds[j].taken;
-        group_fill(&batch->groups[i]);
-    }
-}
-
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold)
 {
     struct segment_hold *dirty[STOCK_HOLDS_MAX];
@@ -305,7 +283,9 @@ static void decide(struct stock *stock, struct batch *batch, enum ledger_result 
 
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 {
-    enum ledger_result result = LEDGER_DUPLICATE;
+    enum ledger_result result = LEDGER_NO;
+    if (batch_filled(batch, NULL) == 0)
+        return LEDGER_NO;
     for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
         if (held_rows_expected(stock))
             drop_held(stock, batch);
@@ -368,16 +348,6 @@ bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segm
         return false;
     }
     return true;
-}
-
-uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
-{
-    uint32_t left = 0;
-    for (size_t i = 0; i < count; i++) {
-        sale_hint_set(sale, rows[i].segment, rows[i].capacity - rows[i].sold);
-        left += rows[i].capacity - rows[i].sold;
-    }
-    return left;
 }
 
 void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left)

@@ -272,16 +272,12 @@ static void counter_sell(struct stock *stock, struct stock_order *const *orders,
                          begin_hold *post, counter_take *take)
 {
     struct batch *batch = batch_begin(stock, orders, count);
-    enum ledger_result result = LEDGER_FAILED;
     if (!gather(stock, batch, post, take)) {
         end_holds(stock, batch, LEDGER_FAILED);
         batch_lost(stock, batch);
         return;
     }
-    if (batch_filled(batch, NULL) > 0)
-        result = strategy_commit(stock, batch);
-
-    end_holds(stock, batch, result);
+    end_holds(stock, batch, strategy_commit(stock, batch));
     for (size_t i = 0; i < batch->group_count; i++)
         if (group_open(&batch->groups[i]))
             conclude(stock, &batch->groups[i]);
