@@ -5,8 +5,6 @@
 
 #include "sql/ledger_query.h"
 #include "sql/ledger_rows.h"
-#include "sql/orders/order_insert.h"
-#include "sql/orders/stock_update.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -19,16 +17,14 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
         return NULL;
     }
     db_set_row_wait(ledger->db, LEDGER_ROW_WAIT_S);
-    ledger->insert = order_insert_open();
-    ledger->joint = stock_joint_open();
     return ledger;
 }
 
 void ledger_close(struct ledger **ledger)
 {
     if (*ledger) {
-        stock_joint_close(&(*ledger)->joint);
-        order_insert_close(&(*ledger)->insert);
+        if ((*ledger)->rows)
+            (*ledger)->rows_close(&(*ledger)->rows);
         db_close(&(*ledger)->db);
         sql_free(&(*ledger)->sql);
     }

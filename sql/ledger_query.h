@@ -9,8 +9,9 @@ struct ledger {
     struct db *db;
     struct sql_text
         sql; /* the text of the next query, kept so that the hot path does not allocate */
-    struct order_insert *insert;
-    struct stock_joint *joint;
+    struct commit_rows *rows; /* what ledger_commit keeps; NULL before the first commit */
+    void (*rows_close)(struct commit_rows **rows);
+    bool without_bulk; /* a test wants the statements that MySQL gets */
 };
 
 /* Runs ledger->sql, within db_run or by itself. */

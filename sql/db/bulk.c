@@ -10,7 +10,8 @@
 bool bulk_supported(struct db *db)
 {
     unsigned long extended = 0; /* the upper half of the capabilities */
-    bool failed = mariadb_get_infov(db_handle(db), MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
+    assert(db->in_run && db->mysql);
+    bool failed = mariadb_get_infov(db->mysql, MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
                                     &extended) != 0;
     return !failed && (extended & (MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32)) != 0;
 }

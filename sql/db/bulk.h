@@ -14,14 +14,13 @@ struct bulk {
     uint64_t generation; /* of the connection on which it was prepared */
 };
 
-/* True when the server takes bulk bindings: MariaDB does, MySQL does not. Within db_run, after its
- * first query, like all that follows. */
+/* True when the server takes bulk bindings: MariaDB does, MySQL does not. Within db_run. */
 bool bulk_supported(struct db *db);
 
-/* Executes `text`, with placeholders for one row, for `count` > 0 rows, which lie `row_size` bytes
- * apart. `binds` binds the first row; it and the place of the rows are the same in every call with
- * this `bulk`. It stops at the first row that fails. Results as db_query; `affected_out`: the
- * sum of all rows. */
+/* Within db_run, after its first query: executes `text`, with placeholders for one row, for `count`
+ * > 0 rows, which lie `row_size` bytes apart. `binds` binds the first row; it and the place of the
+ * rows are the same in every call with this `bulk`. It stops at the first row that fails. Results
+ * as db_query; `affected_out`: the sum of all rows. */
 enum db_result bulk_execute(struct bulk *bulk, struct db *db, const char *text, MYSQL_BIND *binds,
                             size_t row_size, size_t count, uint64_t *affected_out);
 

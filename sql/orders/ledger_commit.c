@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sql/db/bulk.h"
 #include "sql/ledger_query.h"
 #include "sql/ledger_time.h"
-#include "sql/orders/order_insert.h"
+#include "sql/orders/commit_rows.h"
 #include "sql/orders/stock_update.h"
 #include "sql/orders/user_quota.h"
 
@@ -22,7 +23,8 @@ struct commit {
     const struct ledger_order *by_key[LEDGER_ORDERS_MAX];  /* by user and key */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
     size_t limited_count;
-    bool late; /* the time of an order was over */
+    bool joint; /* one statement makes the stock updates */
+    bool late;  /* the time of an order was over */
 };
 
 /* Orders without a key come first: '#', which their rows begin with, is less than any letter of a
@@ -93,20 +95,25 @@ static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
     sql_clear(sql);
-    if (!stock_update_joint(commit->updates, commit->update_count))
+    if (!commit->joint)
         stock_update_text(sql, commit->updates, commit->update_count);
     text_expiries(sql, commit);
     if (sql->length == 0)
         sql_printf(sql, "DO 0"); /* a query must begin the transaction */
 }
 
+/* The joint statement does not tell which of its updates were refused, so all of them count as
+ * refused: then their segments are recovered, which is rare and costs less than asking one by one. */
 static enum db_result update_stock(struct commit *commit, struct db *db)
 {
-    struct ledger *ledger = commit->ledger;
-    if (!stock_update_joint(commit->updates, commit->update_count))
+    bool made = false;
+    if (!commit->joint)
         return stock_update_check(db, commit->updates, commit->update_count);
-    return stock_joint_run(ledger->joint, db, order_insert_has_bulk(ledger->insert, db),
-                           commit->updates, commit->update_count);
+    enum db_result result =
+        commit_rows_stock(commit->ledger->rows, db, commit->updates, commit->update_count, &made);
+    for (size_t i = 0; i < commit->update_count; i++)
+        commit->updates[i].refused = result == DB_OK && !made;
+    return result == DB_OK && !made ? DB_NO : result;
 }
 
 static bool is_late(const struct commit *commit)
@@ -122,17 +129,19 @@ static bool is_late(const struct commit *commit)
 static enum db_result commit_body(struct db *db, void *context)
 {
     struct commit *commit = context;
-    struct order_insert *insert = commit->ledger->insert;
+    struct commit_rows *rows = commit->ledger->rows;
+    bool bulk = !commit->ledger->without_bulk && bulk_supported(db);
+    commit->joint = bulk && stock_update_joint(commit->updates, commit->update_count);
     text_commit(commit);
     enum db_result result = ledger_query(commit->ledger);
     if (result == DB_OK)
         result = update_stock(commit, db);
     if (result == DB_OK)
-        result = order_insert_keys(insert, db, commit->by_key, commit->order_count);
+        result = commit_rows_keys(rows, db, bulk, commit->by_key, commit->order_count);
     if (result == DB_OK)
-        result = order_insert_run(insert, db, commit->listed, commit->order_count);
+        result = commit_rows_orders(rows, db, bulk, commit->listed, commit->order_count);
     if (result == DB_OK)
-        result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);
+        result = commit_rows_quotas(rows, db, bulk, commit->limited, commit->limited_count);
     commit->late = result == DB_OK && is_late(commit); /* why_last */
     return commit->late ? DB_NO : result;
 }
@@ -156,13 +165,17 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     assert(are_sorted(updates, update_count));
     assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
     struct commit commit;
+    if (!ledger->rows) {
+        ledger->rows = commit_rows_open();
+        ledger->rows_close = commit_rows_close;
+    }
     commit.ledger = ledger;
     commit.updates = updates;
     commit.update_count = update_count;
     commit.orders = orders;
     commit.order_count = order_count;
     commit.limited_count = 0; /* the lists stay unset: they are large */
-    commit.late = false;
+    commit.joint = commit.late = false;
     list_orders(&commit);
     enum db_result result = db_run(ledger->db, commit_body, &commit);
     return commit.late ? LEDGER_LATE : ledger_from_db(result);
