@@ -283,7 +283,7 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,clock.c fault.c identifier.c text.c url.c) \
                  lock/redis/pipeline.c \
                  $(addprefix lua/,command.c script.c) \
-                 $(addprefix sql/,orders/ledger_status.c ledger_time.c db/sql_text.c)
+                 $(addprefix sql/,orders/ledger_status.c ledger/ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup
 simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "lua/command.h"
 #include "service/live_key.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 enum { DAEMON_SIZE = 128 };
 

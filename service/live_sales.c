@@ -16,8 +16,8 @@
 #include "lock/redis/pipeline.h"
 #include "lua/command.h"
 #include "service/workers/observer.h"
-#include "sql/sales/ledger_stock.h"
-#include "sql/ledger_time.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 
 static_assert((int)LIVE_SALES_MAX <= (int)LEDGER_STOCK_SKUS_MAX, "one statement finds all sales");
 static_assert((int)LIVE_SALES_MAX <= (int)SALE_FIGURES_SHOWN_MAX, "the observer knows as many");

@@ -12,7 +12,7 @@
 #include "service/process_stats.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 static const double ns_per_ms = 1e6, ns_per_s = 1e9;
 

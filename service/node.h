@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "service/order_id.h"
-#include "sql/server/ledger_node.h"
+#include "sql/server/server.h"
 
 enum {
     NODE_LEASE_MS = 10000,

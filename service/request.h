@@ -20,7 +20,7 @@
 #include "service/answer.h"
 #include "service/call_kind.h"
 #include "service/trace.h"
-#include "sql/orders/ledger_list.h"
+#include "sql/orders/orders.h"
 #include "stock/order.h"
 #include "stock/sales/sales.h"
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/sales/ledger_sale.h"
+#include "sql/sales/sales.h"
 
 enum {
     SALE_FIGURES_SHOWN_MAX = 100, /* sales */

@@ -7,7 +7,7 @@
 #include "service/faults.h"
 #include "service/log.h"
 #include "service/supervise.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/server/server.h"
 
 enum { MIGRATION_NOTE_MS = 5000 };
 

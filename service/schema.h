@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/worker.h"
-#include "sql/server/ledger_fit.h"
+#include "sql/server/server.h"
 
 /* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop, and logs
  * every 5 s what takes long; NULL: until SIGTERM or SIGINT is pending. LEDGER_OK or LEDGER_FAILED;

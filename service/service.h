@@ -14,7 +14,7 @@
 #include "service/queue.h"
 #include "service/synced_clock.h"
 #include "service/tokens.h"
-#include "sql/server/ledger_fit.h"
+#include "sql/server/server.h"
 #include "stock/stock.h"
 
 enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */

@@ -10,8 +10,7 @@
 #include "lua/tls.h"
 #include "service/log.h"
 #include "service/schema.h"
-#include "sql/server/ledger_grants.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/server/server.h"
 
 enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "sql/server/ledger_clock.h"
+#include "sql/server/server.h"
 
 enum {
     KEEP_S = 2,   /* an answer counts so long though later ones took longer */

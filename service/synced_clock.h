@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger/ledger.h"
 
 enum {
     SYNCED_CLOCK_STEP_MS = 1000,   /* a greater change between two answers is a step */

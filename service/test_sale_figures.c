@@ -1,6 +1,6 @@
 /* The figures of the sales follow the ledger, and are bounded however many sales there are. */
 #include "service/sale_figures.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 static struct ledger *ledger;

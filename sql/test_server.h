@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "sql/db/db.h"
-#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/orders.h"
 
 /* The server's url; fails the test when the environment does not say it. */
 static inline const char *sql_server_url(void)

@@ -6,10 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/orders/ledger_commit.h"
-#include "sql/orders/ledger_quota.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/ledger_time.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 
 enum {
     STOCK_BATCH_MAX = 512,   /* orders that one call may carry */

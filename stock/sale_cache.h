@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sql/sales/ledger_sale.h"
+#include "sql/sales/sales.h"
 
 enum {
     SALES_MAX = 10000,        /* of one process; retired ones do not count */

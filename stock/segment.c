@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_recovery.h"
+#include "sql/orders/orders.h"
 #include "lock/redis/pipeline.h"
 
 /* First number of stock_open.lua; 2 is dirty. */

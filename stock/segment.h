@@ -7,7 +7,7 @@
 #define STOCK_SEGMENT_H
 
 #include "lock/redis/pipeline.h"
-#include "sql/ledger_segment.h"
+#include "sql/ledger/ledger.h"
 #include "stock/stock_core.h"
 
 enum segment_state {

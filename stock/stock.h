@@ -3,7 +3,7 @@
 #define STOCK_STOCK_H
 
 #include "base/fault.h"
-#include "sql/ledger.h"
+#include "sql/ledger/ledger.h"
 #include "stock/order.h"
 #include "stock/sale_cache.h"
 #include "stock/types.h"

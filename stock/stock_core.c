@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/sales/ledger_sale.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/orders/orders.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */

@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
-#include "sql/sales/ledger_retire.h"
+#include "sql/sales/sales.h"
 #include "stock/stock.h"
 
 struct stock {

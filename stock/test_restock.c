@@ -2,9 +2,8 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "sql/sales/ledger_restock.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/ledger_segment.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 #include "stock/sales/sales.h"
 #include "stock/test_stage.h"
 

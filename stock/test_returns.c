@@ -1,8 +1,7 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
 #include "lock/redis/pipeline.h"
-#include "sql/orders/ledger_due.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/sales/ledger_sale.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 #include "stock/stock_core.h"

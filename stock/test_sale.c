@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/sales/ledger_sale.h"
+#include "sql/sales/sales.h"
 #include "stock/sale_cache.h"
 
 #define MS INT64_C(1000000)

@@ -6,11 +6,9 @@
 
 #include "base/clock.h"
 #include "lua/test_server.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/sales/ledger_settings.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
-#include "sql/sales/ledger_count.h"
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
 

@@ -3,8 +3,8 @@
 #define STOCK_TEST_STAGE_H
 
 #include "lua/test_server.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 #include "stock/sales/sales.h"
 #include "stock/stock.h"

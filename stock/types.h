@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/identifier.h"
-#include "sql/ledger_rows.h"
+#include "sql/ledger/ledger.h"
 
 #define STOCK_CHANNEL "seckill:changed" /* see sale_cache_on_message */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */

@@ -11,8 +11,8 @@
 #include "base/identifier.h"
 #include "service/faults.h"
 #include "service/order_id.h"
-#include "sql/sales/ledger_audit.h"
-#include "sql/ledger_time.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 #include "stock/sales/sales.h"
 
 /* ---- the query ---- */

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "service/metrics.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 
 static char *put(char *at, const char *text)
 {

@@ -3,7 +3,7 @@
 #define SECKILL_SERVICE_CALLS_ORDER_ANSWER_H
 
 #include "service/request.h"
-#include "sql/orders/ledger_record.h"
+#include "sql/orders/orders.h"
 
 /* What an order's JSON shows, whichever struct it comes from; the texts stay the caller's. */
 struct order_text {

@@ -9,7 +9,7 @@
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/order_id.h"
-#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/orders.h"
 
 static void answer_found(struct call_worker *worker, struct request *request,
                          enum ledger_result found, const struct ledger_record *record)

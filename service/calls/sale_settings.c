@@ -7,7 +7,7 @@
 
 #include "service/calls/sale_time.h"
 #include "service/service.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 #define TIME_FORM                                                                                  \
     " must be null or an RFC 3339 time with Z or an offset, like 2026-11-20T21:30:00Z or "         \

@@ -11,7 +11,7 @@
 #include "service/faults.h"
 #include "service/metrics.h"
 #include "service/order_id.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 #include "stock/returns/returns.h"
 
 enum { TURN_MS = 5 }; /* how long one try waits for locked orders, see work_state */

@@ -16,8 +16,8 @@
 #include "service/http/prepared.h"
 #include "service/metrics.h"
 #include "service/stock_snapshot.h"
-#include "sql/sales/ledger_stock.h"
-#include "sql/ledger_time.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 
 /* A browser asks again each time. What lies between the shop's servers and its clients may answer
  * for a second, the shortest time that the header can say, which takes the crowd off the shop. */

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "service/calls/sale_time.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 enum { ROUNDS = 200000, TEXT_MAX = 96 };
 

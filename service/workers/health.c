@@ -21,8 +21,7 @@
 #include "service/node.h"
 #include "service/service.h"
 #include "service/workers/cluster_probe.h"
-#include "sql/server/ledger_durable.h"
-#include "sql/server/ledger_write.h"
+#include "sql/server/server.h"
 
 enum {
     PAUSE_MS = 250,        /* between two questions */

@@ -23,7 +23,7 @@
 #include "service/live_sales.h"
 #include "service/live_state.h"
 #include "service/workers/health.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 enum {
     REDIS_MS_MAX = 500,

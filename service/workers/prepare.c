@@ -13,7 +13,7 @@
 #include "service/faults.h"
 #include "service/log.h"
 #include "service/schema.h"
-#include "sql/server/ledger_pod.h"
+#include "sql/server/server.h"
 
 enum {
     RETRY_MS = 200,

@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_WORKERS_RETENTION_H
 #define SECKILL_SERVICE_WORKERS_RETENTION_H
 
-#include "sql/sales/ledger_purge.h"
+#include "sql/sales/sales.h"
 
 /* Belongs to the thread that does the work; zero to begin with. */
 struct retention {

@@ -13,8 +13,8 @@
 
 #include "sql/db/bulk.h"
 #include "sql/db/sql_text.h"
-#include "sql/ledger_time.h"
-#include "sql/orders/ledger_quota.h"
+#include "sql/ledger/ledger.h"
+#include "sql/orders/orders.h"
 #include "sql/orders/user_quota.h"
 
 enum { COLUMNS_MAX = 9 };

@@ -2,7 +2,7 @@
 #ifndef SQL_COMMIT_ROWS_H
 #define SQL_COMMIT_ROWS_H
 
-#include "sql/orders/ledger_commit.h"
+#include "sql/orders/orders.h"
 
 /* The prepared statements of one ledger and the rows that they write. */
 struct commit_rows;

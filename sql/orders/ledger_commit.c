@@ -1,5 +1,5 @@
 /* Accepted orders written to the ledger: the hot path. */
-#include "sql/orders/ledger_commit.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "sql/db/bulk.h"
-#include "sql/ledger_query.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/ledger/ledger.h"
 #include "sql/orders/commit_rows.h"
 #include "sql/orders/stock_update.h"
 #include "sql/orders/user_quota.h"

@@ -1,7 +1,7 @@
 /* What others have committed made certain: on the disk, not only visible. */
-#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/orders.h"
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 /* A row that is gone again when the transaction ends: nobody sees it, and connections do not meet
  * in it, as its key is a text, by which the server finds it alone. No user has an empty id. */

@@ -3,12 +3,11 @@
  * A commit writes one row of order_expiry for all of its orders that expire at the same moment:
  * that moment and the range of their ids. The reader takes the ranges whose moment has come, then
  * the orders in them, and deletes a range in which no order is reserved any more. */
-#include "sql/orders/ledger_due.h"
+#include "sql/orders/orders.h"
 
 #include <stdio.h>
 
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
 
 enum { RANGES_MAX = 64 }; /* read at a time */
 

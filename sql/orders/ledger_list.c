@@ -1,12 +1,11 @@
 /* Many orders at a time, page by page: all of them, or those of one user. */
-#include "sql/orders/ledger_list.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,segment,status,created_at,expires_at,round FROM orders "

@@ -1,9 +1,9 @@
 /* Orders found by their ids and by their idempotency keys. */
-#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/orders.h"
 
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/orders/order_set.h"
 
 /* The same key may have been asked for more than once; each of its entries gets the order. */

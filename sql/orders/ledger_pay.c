@@ -10,13 +10,11 @@
  * hundreds of payments waiting, nor may a sale that is being changed; and a transaction that waits
  * for nobody takes part in no deadlock. Ids of no order are not locked either, so that
  * they cannot keep new orders from being written. */
-#include "sql/orders/ledger_pay.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 
-#include "sql/orders/ledger_confirm.h"
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/orders/order_set.h"
 
 struct payment {

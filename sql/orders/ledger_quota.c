@@ -1,11 +1,11 @@
 /* What users have in sales with a limit per user, looked up. */
-#include "sql/orders/ledger_quota.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 static int compare(const struct ledger_quota *quota, const char *sku, const char *user_id)
 {

@@ -1,10 +1,9 @@
 /* What became of an unknown commit, and the rows that a segment is counted again from. */
-#include "sql/orders/ledger_recovery.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 
-#include "sql/orders/ledger_confirm.h"
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/orders/stock_update.h"
 
 /* Waits for a transaction that holds the row, and from then on no update with an older fence is

@@ -9,13 +9,13 @@
  * why_skip_locked: one order whose payment hangs, or one segment that an operator's transaction
  * holds, must not keep hundreds of returns waiting. And a transaction that waits for none of these
  * rows takes part in no deadlock over them. */
-#include "sql/orders/ledger_return.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/orders/user_quota.h"
 
 struct returning {

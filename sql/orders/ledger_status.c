@@ -6,7 +6,7 @@
  *
  * why_the_round: a reset replaces the units that the orders of earlier rounds hold. So an order is
  * paid only while its round is the sale's present one, from which nothing leads back. */
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 
 #include <string.h>
 

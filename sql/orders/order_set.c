@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/orders/orders.h"
 
 static int compare_entries(const void *a, const void *b)
 {

@@ -2,7 +2,7 @@
 #ifndef SQL_ORDER_SET_H
 #define SQL_ORDER_SET_H
 
-#include "sql/orders/ledger_record.h"
+#include "sql/orders/orders.h"
 
 struct sql_text;
 

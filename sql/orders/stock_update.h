@@ -2,7 +2,7 @@
 #ifndef SQL_STOCK_UPDATE_H
 #define SQL_STOCK_UPDATE_H
 
-#include "sql/orders/ledger_commit.h"
+#include "sql/orders/orders.h"
 #include "sql/db/sql_text.h"
 
 /* True when the update sets a fence of its own. */

@@ -1,7 +1,7 @@
 /* Listing orders: page by page along the ids, and those of one user. */
-#include "sql/orders/ledger_list.h"
-#include "sql/sales/ledger_reset.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 enum { BATCH = 40, PAGE = 500, ID_MS = 1 << 22 };

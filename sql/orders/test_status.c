@@ -1,13 +1,8 @@
 /* Accepted orders: every transition of a status, and the units that come back. */
 #include "base/fault.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_due.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/orders/ledger_pay.h"
-#include "sql/orders/ledger_return.h"
-#include "sql/sales/ledger_round_orders.h"
-#include "sql/server/ledger_setup.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 enum { FENCE = 1000 };

@@ -1,11 +1,7 @@
 /* Units per user: what the ledger counts, refuses above the limit, and gives back. */
-#include "sql/sales/ledger_count.h"
-#include "sql/orders/ledger_quota.h"
-#include "sql/sales/ledger_reset.h"
-#include "sql/sales/ledger_restock.h"
-#include "sql/orders/ledger_return.h"
-#include "sql/sales/ledger_settings.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/sales/sales.h"
+#include "sql/orders/orders.h"
+#include "sql/server/server.h"
 #include "sql/orders/user_quota.h"
 #include "sql/test_server.h"
 

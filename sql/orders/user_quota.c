@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "sql/orders/ledger_quota.h"
+#include "sql/orders/orders.h"
 
 /* An UPDATE for each user costs the server three times as much as an INSERT of many rows that exist
  * already. Should one be missing after all, the user gets a row without units. Commas around the

@@ -2,7 +2,7 @@
 #ifndef SQL_USER_QUOTA_H
 #define SQL_USER_QUOTA_H
 
-#include "sql/orders/ledger_commit.h"
+#include "sql/orders/orders.h"
 #include "sql/db/sql_text.h"
 
 /* The statement that counts orders, before and after its rows; %d: LEDGER_QUOTA_ORDERS_MAX. */

@@ -1,11 +1,11 @@
 /* What an audit adds up: orders, page by page along their ids, and the units counted for users. */
-#include "sql/sales/ledger_audit.h"
+#include "sql/sales/sales.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/orders/orders.h"
 
 /* An order's key is deleted when its round is long over; see ledger_purge.c. */
 #define KEPT                                                                                       \

@@ -15,11 +15,11 @@
  * quotas in this order and leave out what they do not need; while they hold one of these they wait
  * for no order. So they cannot deadlock, and that is why opening the sale, which changes the
  * segments, is a transaction of its own. */
-#include "sql/sales/ledger_count.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
 #include "sql/orders/user_quota.h"
 

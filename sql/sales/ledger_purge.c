@@ -8,16 +8,16 @@
  * why_together: orders have no index by sale, so their keys are found by reading the orders of the
  * round's time, most of which belong to other sales. So all rounds that are due share one reading,
  * which each order passes once, and rounds fall due once a day. */
-#include "sql/sales/ledger_purge.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 struct piece {
     struct ledger *ledger;

@@ -1,13 +1,12 @@
 /* The beginning of a sale's next round. */
-#include "sql/sales/ledger_reset.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
-#include "sql/sales/ledger_settings.h"
 
 struct beginning {
     struct ledger *ledger;

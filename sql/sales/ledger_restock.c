@@ -1,9 +1,9 @@
 /* Units added to a running sale. */
-#include "sql/sales/ledger_restock.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 struct adding {
     struct ledger *ledger;

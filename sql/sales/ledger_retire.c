@@ -11,14 +11,14 @@
  * it changes the units sold or the fence of a segment, and under their locks both must be as
  * before the count. Neither tells by itself: orders sold by counters leave the fence as it is, and
  * a paid order may be cancelled, which raises the fence, while another takes its units. */
-#include "sql/sales/ledger_retire.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 
 static void text_segments(struct sql_text *sql, const char *sku)
 {

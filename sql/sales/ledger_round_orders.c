@@ -6,12 +6,12 @@
  *
  * why_own_rows: a step locks its row of round_end before the orders. Nothing else locks both, as a
  * reset writes a row of its own, so this deadlocks with nobody. */
-#include "sql/sales/ledger_round_orders.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/orders/orders.h"
 
 struct step {
     struct ledger *ledger;

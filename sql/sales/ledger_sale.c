@@ -1,11 +1,11 @@
 /* Sales in the ledger: found by sku, or listed. */
-#include "sql/sales/ledger_sale.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 enum { SALES_PAGE = 500 };
 

@@ -1,10 +1,10 @@
 /* Changes of a sale's settings while it runs. */
-#include "sql/sales/ledger_settings.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/ledger/ledger.h"
 
 /* The version of a closed sale's segments. No settings ever have it, even after the restocks that
  * may increment it meanwhile: the ledger accepts no order, whatever process has decided it. */

@@ -1,11 +1,11 @@
 /* Sales with their segments, of several skus, as one consistent picture. */
-#include "sql/sales/ledger_stock.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 struct stock_rows {
     struct ledger *ledger;

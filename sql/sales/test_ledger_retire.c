@@ -1,11 +1,7 @@
 /* Sales that are retired, and what is deleted of rounds that are over. */
-#include "sql/orders/ledger_commit.h"
-#include "sql/sales/ledger_purge.h"
-#include "sql/sales/ledger_reset.h"
-#include "sql/sales/ledger_retire.h"
-#include "sql/sales/ledger_round_orders.h"
-#include "sql/sales/ledger_settings.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 enum { BATCH = 40 };

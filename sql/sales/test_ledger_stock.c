@@ -1,8 +1,7 @@
 /* Sales read together with their segments. */
 #include "base/fault.h"
-#include "sql/sales/ledger_reset.h"
-#include "sql/server/ledger_setup.h"
-#include "sql/sales/ledger_stock.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 static struct ledger *ledger;

@@ -1,7 +1,7 @@
 /* What time it is at the ledger. */
-#include "sql/server/ledger_clock.h"
+#include "sql/server/server.h"
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 enum ledger_result ledger_clock_ask(struct ledger *ledger, int64_t *us_out)
 {

@@ -1,11 +1,11 @@
 /* Whether a committed order outlives its server. */
-#include "sql/server/ledger_durable.h"
+#include "sql/server/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 /* All servers answer these for names that they do not know, too: by rows that are missing. */
 static const char ask_variables[] =

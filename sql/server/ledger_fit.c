@@ -1,10 +1,10 @@
 /* Whether the ledger's server does what the tables and the statements rely on. */
-#include "sql/server/ledger_fit.h"
+#include "sql/server/server.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 /* No sale has this name: identifiers have no such character. Each connection has a segment of its
  * own, so that daemons that start together do not meet. */

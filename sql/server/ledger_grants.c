@@ -1,5 +1,5 @@
 /* The rights that accounts need on the ledger's server, as SQL. */
-#include "sql/server/ledger_grants.h"
+#include "sql/server/server.h"
 
 #include <assert.h>
 #include <string.h>

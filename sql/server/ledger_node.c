@@ -1,11 +1,11 @@
 /* Leases of node numbers. A taker locks the rows it looks at, so takers come one after the other;
  * they are 1024, and daemons seldom start. */
-#include "sql/server/ledger_node.h"
+#include "sql/server/server.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/ledger/ledger.h"
 
 struct taking {
     struct ledger *ledger;

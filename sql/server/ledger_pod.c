@@ -1,7 +1,7 @@
 /* Which pod a ledger is. The table has the name of an earlier version, ledger_shard. */
-#include "sql/server/ledger_pod.h"
+#include "sql/server/server.h"
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 static enum ledger_result find_number(struct ledger *ledger, unsigned *number_out)
 {

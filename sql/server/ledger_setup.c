@@ -1,13 +1,13 @@
 /* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files.
  */
-#include "sql/server/ledger_setup.h"
+#include "sql/server/server.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_query.h"
-#include "sql/ledger_rows.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/ledger/ledger.h"
 #include "sql_migrations.h"
 
 enum {

@@ -3,12 +3,12 @@
  * why_no_variable: @@read_only says nothing about a user who may write all the same, and there are
  * several such variables (super_read_only, innodb_read_only, innodb_force_recovery). The server
  * refuses the statement for each of them, whether it finds a row or not. */
-#include "sql/server/ledger_write.h"
+#include "sql/server/server.h"
 
 #include <mysqld_error.h>
 #include <stdlib.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 /* No migration has an empty name. Rolled back, because a server with a binary log of statements
  * would write a lone DELETE to it, rows or none, with an fsync. */

@@ -1,8 +1,7 @@
 /* Node numbers: leased, renewed, given back, and kept apart from those of the former version. */
 #include "base/fault.h"
-#include "sql/server/ledger_node.h"
+#include "sql/server/server.h"
 
-#include "sql/server/ledger_setup.h"
 #include "sql/test_server.h"
 
 enum {

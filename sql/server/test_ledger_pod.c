@@ -7,8 +7,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "sql/server/ledger_setup.h"
-#include "sql/server/ledger_pod.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 static struct ledger *ledger;

@@ -2,7 +2,7 @@
 #ifndef STOCK_ORDERS_BATCH_H
 #define STOCK_ORDERS_BATCH_H
 
-#include "sql/orders/ledger_commit.h"
+#include "sql/orders/orders.h"
 #include "stock/order.h"
 #include "stock/segment.h"
 

@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sql/orders/ledger_commit.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/orders.h"
 
 enum {
     SLOTS = 2048,      /* of the table of a batch's keys: a power of two, a quarter of it used */

@@ -8,9 +8,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_quota.h"
-#include "sql/sales/ledger_settings.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };

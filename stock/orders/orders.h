@@ -4,8 +4,8 @@
 #ifndef STOCK_ORDERS_ORDERS_H
 #define STOCK_ORDERS_ORDERS_H
 
-#include "sql/orders/ledger_commit.h"
-#include "sql/ledger_segment.h"
+#include "sql/orders/orders.h"
+#include "sql/ledger/ledger.h"
 #include "stock/orders/batch.h"
 
 /* ---- check_settings.c: is the sale open, and by which of its snapshots is the order decided? ----

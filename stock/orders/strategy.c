@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "sql/ledger_time.h"
-#include "sql/orders/ledger_recovery.h"
+#include "sql/ledger/ledger.h"
+#include "sql/orders/orders.h"
 
 enum {
     COMMIT_TRIES_MAX = 3, /* with orders that keep the others from being committed */

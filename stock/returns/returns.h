@@ -6,10 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "sql/orders/ledger_due.h"
-#include "sql/orders/ledger_record.h"
-#include "sql/orders/ledger_return.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 #include "stock/types.h"
 
 enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */

@@ -7,10 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/orders/ledger_pay.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
 #include "stock/stock_core.h"
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */

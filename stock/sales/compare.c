@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/orders/ledger_recovery.h"
-#include "sql/sales/ledger_stock.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
 
 static void post_read(struct stock *stock, const char *sku, uint32_t segment)

@@ -3,8 +3,8 @@
 #define STOCK_SALES_LOCK_H
 
 #include "lock/redis/pipeline.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/ledger_segment.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 #include "stock/segment.h"
 #include "stock/stock_core.h"
 

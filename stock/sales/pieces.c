@@ -8,8 +8,8 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/sales/ledger_count.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
 #include "stock/stock_core.h"
 

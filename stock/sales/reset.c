@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/sales/ledger_reset.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
 
 enum {

@@ -10,8 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sql/orders/ledger_confirm.h"
-#include "sql/sales/ledger_restock.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
 
 enum { TRIES_MAX = 5 }; /* resets that came in between, or commits that were not answered */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/orders.h"
 #include "stock/sales/lock.h"
 
 enum {

@@ -6,11 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
-#include "sql/sales/ledger_retire.h"
-#include "sql/sales/ledger_round_orders.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/ledger_segment.h"
+#include "sql/ledger/ledger.h"
+#include "sql/sales/sales.h"
 #include "stock/types.h"
 
 /* ---- settings.c, pieces.c ---- */

@@ -2,7 +2,7 @@
 #include "stock/sales/sales.h"
 
 #include "base/clock.h"
-#include "sql/sales/ledger_settings.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
 
 enum {

@@ -16,14 +16,9 @@
 #include <unistd.h>
 
 #include "sql/db/db.h"
-#include "sql/orders/ledger_commit.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/sales/ledger_count.h"
-#include "sql/orders/ledger_list.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/server/ledger_node.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/sales/ledger_stock.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/server/server.h"
 #include "test/fuzz/fuzz.h"
 
 enum {

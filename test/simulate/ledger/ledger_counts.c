@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/sales/ledger_count.h"
+#include "sql/sales/sales.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"

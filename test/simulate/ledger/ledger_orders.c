@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_pay.h"
-#include "sql/orders/ledger_recovery.h"
+#include "sql/orders/orders.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"

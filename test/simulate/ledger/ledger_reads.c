@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/orders/ledger_due.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/orders/ledger_quota.h"
-#include "sql/sales/ledger_sale.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 

@@ -1,5 +1,5 @@
 /* The end of a sale in the simulated ledger: sql/sales/ledger_retire.h, ledger_round.h. */
-#include "sql/sales/ledger_retire.h"
+#include "sql/sales/sales.h"
 
 #include <assert.h>
 #include <string.h>

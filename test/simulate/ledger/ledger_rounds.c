@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/sales/ledger_reset.h"
-#include "sql/sales/ledger_round_orders.h"
+#include "sql/sales/sales.h"
 #include "test/simulate/ledger/ledger_retire.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"

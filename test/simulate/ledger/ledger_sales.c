@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/sales/ledger_restock.h"
-#include "sql/sales/ledger_settings.h"
+#include "sql/sales/sales.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"

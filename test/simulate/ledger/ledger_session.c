@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_rows.h"
+#include "sql/ledger/ledger.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/machine/loop.h"
 #include "test/simulate/story.h"
@@ -446,7 +446,7 @@ enum ledger_result session_result(enum db_result result)
     }
 }
 
-/* ---- sql/ledger_rows.h ---- */
+/* ---- sql/ledger/ledger_rows.h ---- */
 
 bool ledger_met_held_row(const struct ledger *ledger)
 {
@@ -489,7 +489,7 @@ void ledger_row_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE
     holder_out[0] = '\0';
 }
 
-/* ---- sql/ledger.h ---- */
+/* ---- sql/ledger/ledger.h ---- */
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {

@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "sql/db/db.h"
-#include "sql/ledger.h"
+#include "sql/ledger/ledger.h"
 #include "test/simulate/ledger/ledger_table.h"
 
 struct ledger {

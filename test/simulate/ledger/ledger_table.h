@@ -10,11 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/orders/ledger_commit.h"
-#include "sql/orders/ledger_quota.h"
-#include "sql/sales/ledger_sale.h"
-#include "sql/ledger_segment.h"
-#include "sql/orders/ledger_status.h"
+#include "sql/orders/orders.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
 
 enum { NAME_MAX_SIZE = 16, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
 

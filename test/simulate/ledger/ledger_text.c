@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 #include "test/simulate/ledger/ledger_session.h"
 
 void text_copy(char out[NAME_MAX_SIZE], const char *text)

@@ -2,7 +2,7 @@
 #ifndef SIMULATE_LEDGER_TEXT_H
 #define SIMULATE_LEDGER_TEXT_H
 
-#include "sql/orders/ledger_record.h"
+#include "sql/orders/orders.h"
 #include "test/simulate/ledger/ledger_table.h"
 
 /* Copies a name that must not be longer than a row has room for. */

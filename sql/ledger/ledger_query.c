@@ -1,5 +1,5 @@
 /* The ledger's queries, and the columns of their rows as values. */
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,9 @@
 /* Opening and closing a ledger, and what its connection says of itself. */
-#include "sql/ledger.h"
+#include "sql/ledger/ledger.h"
 
 #include <stdlib.h>
 
-#include "sql/ledger_query.h"
-#include "sql/ledger_rows.h"
+#include "sql/ledger/ledger_query.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {

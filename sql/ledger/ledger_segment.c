@@ -1,9 +1,9 @@
 /* Rows of stock_segment, read. */
-#include "sql/ledger_segment.h"
+#include "sql/ledger/ledger.h"
 
 #include <assert.h>
 
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 /* By insertion: most lists are sorted already, or nearly. */
 void ledger_segments_order(const struct ledger_segment *segments, size_t count,

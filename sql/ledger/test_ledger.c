@@ -1,14 +1,11 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "sql/orders/ledger_confirm.h"
-#include "sql/orders/ledger_lookup.h"
-#include "sql/ledger_query.h"
-#include "sql/orders/ledger_recovery.h"
-#include "sql/sales/ledger_reset.h"
-#include "sql/ledger_rows.h"
-#include "sql/sales/ledger_settings.h"
-#include "sql/server/ledger_setup.h"
+#include "sql/orders/orders.h"
+#include "sql/ledger/ledger_query.h"
+#include "sql/sales/sales.h"
+#include "sql/ledger/ledger.h"
+#include "sql/server/server.h"
 #include "sql/test_server.h"
 
 #include <signal.h>

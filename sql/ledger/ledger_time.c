@@ -1,5 +1,5 @@
 /* Moments as the interface and as the ledger's tables write them. */
-#include "sql/ledger_time.h"
+#include "sql/ledger/ledger.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Rows that other transactions hold: looked for without waiting, and what is known of a holder. */
-#include "sql/ledger_rows.h"
+#include "sql/ledger/ledger.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "sql/ledger_query.h"
+#include "sql/ledger/ledger_query.h"
 
 enum { LOOK_MAX = 512 }; /* rows of one query: MariaDB makes a subquery of a list of 1000 */
 

@@ -2,7 +2,7 @@
 #ifndef SQL_LEDGER_QUERY_H
 #define SQL_LEDGER_QUERY_H
 
-#include "sql/ledger.h"
+#include "sql/ledger/ledger.h"
 #include "sql/db/sql_text.h"
 
 struct ledger {
@@ -21,7 +21,7 @@ enum db_result ledger_query(struct ledger *ledger);
  * on a new one. Only for a text that can be repeated without harm. */
 enum db_result ledger_read(struct ledger *ledger);
 
-/* The same, for a query of one number at most. LEDGER_NO: it has no row. */
+/* As ledger_read, for a query of one number at most. LEDGER_NO: it has no row. */
 enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_out);
 
 enum ledger_result ledger_from_db(enum db_result result);

@@ -1,0 +1,156 @@
+/* The ledger: orders and segments as rows of MySQL, as one thread sees them over a connection. */
+#ifndef SQL_LEDGER_H
+#define SQL_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/identifier.h"
+#include "sql/db/db.h"
+
+struct fault;
+struct sql_text;
+
+enum {
+    LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */
+    LEDGER_ORDERS_MAX = 512,      /* orders of one commit */
+    LEDGER_TOTAL_MAX = INT32_MAX, /* units of one sale */
+};
+
+enum ledger_result {
+    LEDGER_OK,
+    LEDGER_NO,        /* no such row, or a guard refused the change: nothing is changed */
+    LEDGER_DUPLICATE, /* an order with that id, or with that user and key, exists already */
+    LEDGER_LIMIT,     /* a user would exceed the limit per user: nothing is changed */
+    LEDGER_LATE,      /* the time of an order was over: nothing is changed */
+    LEDGER_FAILED,    /* certainly not done */
+    LEDGER_UNKNOWN,   /* the server did not answer the commit: ask with ledger_resolve */
+    LEDGER_DAMAGED,   /* a row makes no sense, see ledger_fault: nothing is changed */
+};
+
+#define LEDGER_ROUND_MAX (UINT32_MAX - 1) /* of a round or settings' version that has a next one */
+
+/* A ledger belongs to one thread at a time. */
+struct ledger;
+
+/* Makes a ledger without connecting, as db_open does. The caller closes it. */
+struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
+
+void ledger_close(struct ledger **ledger);
+
+/* What failed at the ledger's server since the caller last cleared it; see db_fault. */
+struct fault *ledger_fault(struct ledger *ledger);
+
+/* Where the ledger's servers are, for messages; any thread. And where the one is that it writes to,
+ * or last wrote to; the ledger's thread. */
+const char *ledger_place(const struct ledger *ledger);
+const char *ledger_server(const struct ledger *ledger);
+
+/* Notices a change of the server to write to that no error has told of, and that several servers of
+ * one ledger take writes (ledger_split). Asks the servers every DB_LOOK_EVERY_MS, however often it
+ * is called, and does not wait for their answers. Nothing with one server. */
+void ledger_look(struct ledger *ledger);
+bool ledger_split(const struct ledger *ledger);
+
+/* The last error in words; empty before the first. */
+const char *ledger_error(const struct ledger *ledger);
+
+struct db_stats ledger_stats(const struct ledger *ledger);
+
+/* The number of the present connection: it counts those made, from 1. What was read on an earlier
+ * one is no longer certain, as the server may have died in between, and have forgotten what was
+ * visible and not on its disk. */
+uint64_t ledger_connection(const struct ledger *ledger);
+
+/* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_ping(struct ledger *ledger);
+
+/* ---- rows that other transactions hold ---- */
+
+enum ledger_row_kind { LEDGER_ROW_SALE, LEDGER_ROW_SEGMENT, LEDGER_ROW_QUOTA };
+
+enum { LEDGER_HOLDER_SIZE = 160 };
+
+/* A row that a transaction is to change. */
+struct ledger_row {
+    const char *sku;
+    const char *user_id; /* of a quota */
+    uint32_t number;     /* the segment, or the round of a quota */
+    bool held;           /* out */
+};
+
+/* True when the last call of this ledger failed, with nothing done, because another transaction
+ * held a row for longer than one waits for a row (LEDGER_ROW_WAIT_S), or where it must not wait. */
+enum { LEDGER_ROW_WAIT_S = 1 };
+bool ledger_met_held_row(const struct ledger *ledger);
+
+/* Says of each row, all of one kind, whether another transaction holds it now, a row that is being
+ * inserted included. Waits for nobody, and holds the free rows for the statement alone. LEDGER_OK
+ * or LEDGER_FAILED; then no row is called held. */
+enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind kind,
+                                    struct ledger_row *rows, size_t count);
+
+/* Who most likely holds a row that was waited for: the oldest transaction that holds rows. In
+ * words; "unknown" where the account may not read information_schema.innodb_trx (it needs the
+ * privilege PROCESS), or there is none. */
+void ledger_row_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE]);
+
+/* As ledger_row_holder, of a table whose change waits: the oldest transaction of all, as one that
+ * only reads has the table open as well. */
+void ledger_table_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE]);
+
+/* ---- segments ---- */
+
+struct ledger_segment {
+    uint32_t segment;
+    uint32_t round;
+    uint32_t capacity;
+    uint32_t sold;
+    uint64_t fence;
+};
+
+/* Reads all segments of a sale by one statement, in order, so that they are consistent with each
+ * other; `segments_out` has room for LEDGER_SEGMENTS_MAX. LEDGER_NO: no such sale. */
+enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
+                                   struct ledger_segment *segments_out, size_t *count_out);
+
+/* ---- moments, always in UTC ---- */
+
+enum { LEDGER_TIME_SIZE = 25 }; /* 2026-11-20T21:30:00.123Z with its NUL */
+
+/* Writes ms since 1970 as 2026-11-20T21:30:00.123Z. */
+void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
+
+/* ---- for sql/ only ---- */
+
+/* Lists the places of the segments by their numbers: the order in which every transaction takes
+ * their rows, so that none deadlocks with another. */
+void ledger_segments_order(const struct ledger_segment *segments, size_t count,
+                           uint16_t places_out[LEDGER_SEGMENTS_MAX]);
+
+/* Appends a SELECT of the sale's segments that ends in its condition on the sku. */
+void ledger_segments_text(struct sql_text *sql, const char *sku);
+
+/* Reads a row of that SELECT. False, with a note of the damage, when the service cannot have
+ * written one of its numbers, or sold exceeds the capacity: then only the segment's number is
+ * set. */
+bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
+                         char **row);
+
+/* As ledger_segment_read, but true also when sold exceeds the capacity. */
+bool ledger_segment_read_as_it_is(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segment, char **row);
+
+/* Reads all of its rows, at most `max`. LEDGER_DAMAGED: one of them makes no sense. */
+enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,
+                                        struct ledger_segment *segments_out, size_t max,
+                                        size_t *count_out);
+
+/* Writes a DATETIME(3) column in the same form; SQL NULL becomes "". */
+void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column);
+
+/* Appends ms since 1970 as a DATETIME(3); 0 becomes NULL. */
+void ledger_time_text(struct sql_text *sql, int64_t ms);
+
+#endif
