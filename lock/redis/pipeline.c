@@ -10,7 +10,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "lock/client.h"
+#include "lock/driver.h"
+#include "lock/process.h"
 
 /* ---- keys ---- */
 
@@ -105,9 +106,10 @@ void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
     hold->state = SECLOCK_STATE_RELEASED;
 }
 
-void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold_out)
+void lock_redis_copy(const struct seclock_handle *handle, const char *prefix,
+                     struct lock_hold *hold_out)
 {
-    assert(handle->driver->kind == SECLOCK_KIND_SIMPLE);
+    assert(handle->driver->kind == SECLOCK_KIND_SIMPLE && strlen(prefix) < SECLOCK_PREFIX_MAX);
     *hold_out = (struct lock_hold){
         .state = seclock_state(handle),
         .fence = handle->fence,
@@ -115,6 +117,6 @@ void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold
         .deadline_ns = clock_now_ns() + handle->deadline_ns - handle->now_ns(),
     };
     strcpy(hold_out->name, handle->name);
-    strcpy(hold_out->prefix, core_context(handle->core, SECLOCK_KIND_SIMPLE)->prefix);
+    strcpy(hold_out->prefix, prefix);
     strcpy(hold_out->token, handle->request);
 }

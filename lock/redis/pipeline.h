@@ -46,9 +46,10 @@ enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct scr
 /* Writes the call that releases the hold, and marks the hold as released. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out);
 
-/* Copies a hold of SECLOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token
- * and to be released by lock_redis_end instead of seclock_release. The handle must stay until then:
- * it renews the lease. */
-void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold_out);
+/* Copies a hold of SECLOCK_KIND_SIMPLE, of a client with this prefix, into one of the caller's, to
+ * guard scripts with its token and to be released by lock_redis_end instead of seclock_release. The
+ * handle must stay until then: it renews the lease. */
+void lock_redis_copy(const struct seclock_handle *handle, const char *prefix,
+                     struct lock_hold *hold_out);
 
 #endif

@@ -28,7 +28,7 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
     }
     for (size_t i = 0; i < count; i++) {
         locked->holds[i] = (struct segment_hold){.segment = (uint32_t)i, .state = SEGMENT_DIRTY};
-        lock_redis_copy(locked->handles[i], &locked->holds[i].lock);
+        lock_redis_copy(locked->handles[i], STOCK_PREFIX, &locked->holds[i].lock);
     }
     return STOCK_ADMIN_OK;
 }
