@@ -145,6 +145,7 @@ static void core_free(struct lock_core *core)
 
 void core_hold(struct lock_core *core)
 {
+    assert(core->users > 0);
     atomic_fetch_add(&core->users, 1);
 }
 
@@ -211,6 +212,7 @@ static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind
 enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
                                 const struct lock_driver **driver_out, void **self_out)
 {
+    assert(core->generation == process_generation());
     *driver_out = driver_of(kind);
     *self_out = NULL;
     if (!*driver_out)
@@ -301,6 +303,7 @@ static enum seclock_result options_check(const struct seclock_options *options)
  * ours. */
 static bool servers_copy(struct seclock_client *client, const char *const *servers)
 {
+    assert(!client->servers && servers);
     size_t count = 0;
     while (servers[count])
         count++;
@@ -323,6 +326,7 @@ static int64_t boot_now_ns(void)
 
 static void options_copy(struct seclock_client *client, const struct seclock_options *options)
 {
+    assert(!client->core);
     client->options = *options;
     strcpy(client->prefix, options->prefix ? options->prefix : "");
     client->options.prefix = client->prefix;
@@ -398,6 +402,7 @@ enum seclock_result seclock_client_stats(struct seclock_client *client,
     struct lock_core *core = client_core(client);
     if (!core)
         return SECLOCK_FAILED;
+    assert(core->generation == process_generation());
     struct seclock_stats stats = {
         .acquired = core->counters.acquired,
         .busy = core->counters.busy,

@@ -50,6 +50,7 @@ int64_t seclock_remaining_ms(const struct seclock_handle *handle)
 {
     if (seclock_state(handle) != SECLOCK_STATE_HELD)
         return 0;
+    assert(handle->deadline_ns > 0);
     int64_t left_ns = handle->deadline_ns - handle->now_ns();
     return left_ns > 0 ? left_ns / NS_PER_MS : 0;
 }
@@ -94,6 +95,7 @@ bool handle_extend(struct seclock_handle *handle, enum seclock_result result, in
 
 int handle_request_ms(const struct seclock_handle *handle, int timeout_ms)
 {
+    assert(timeout_ms > 0);
     int least_ms = timeout_ms < REQUEST_MS_MIN ? timeout_ms : REQUEST_MS_MIN;
     if (handle->until_ns == 0)
         return timeout_ms;

@@ -192,6 +192,7 @@ static int64_t left_ms(const struct seclock_handle *handle, int64_t until_ns)
 
 static void sleep_while_busy(struct seclock_handle *handle, struct wait *wait, int64_t left)
 {
+    assert(left > 0 && handle->waits);
     int ms = busy_ms(handle, left, &wait->pause_ms);
     wait->failed_ns = wait->retry_ms = 0;
     if (handle->driver->wait)
@@ -220,6 +221,7 @@ static bool wait_once(struct seclock_handle *handle, enum seclock_result result,
     int64_t left = left_ms(handle, wait->until_ns);
     if (left == 0)
         return false;
+    assert(result != SECLOCK_OK);
     count(&handle->core->counters.waits);
     if (result != SECLOCK_BUSY)
         return sleep_while_failing(handle, wait, left);
@@ -277,6 +279,7 @@ static void tell_why(const struct seclock_handle *handle, enum seclock_result re
  * request, with all that it sends again, and so has leaving the queue what is left of that. */
 static enum seclock_result handle_acquire(struct seclock_handle *handle, int wait_ms)
 {
+    assert(handle->state == SECLOCK_STATE_RELEASED && handle->waits == (wait_ms != 0));
     if (wait_ms != SECLOCK_FOREVER)
         handle->until_ns =
             handle->now_ns() +
@@ -341,6 +344,7 @@ static bool is_owned(const struct seclock_handle *handle)
 /* Only the owner renews a hold that the watchdog does not. */
 static enum seclock_result renew_once(struct seclock_handle *handle)
 {
+    assert(!handle_inherited(handle));
     enum seclock_result result;
     if (handle->renews)
         watchdog_renewal_begin(handle->watchdog, handle);
@@ -403,6 +407,7 @@ void seclock_free(struct seclock_handle **handle)
             watchdog_remove(old->watchdog, old);
         if (old->driver->drop)
             old->driver->drop(old->self, old);
+        assert(!old->renewing && !old->notifying);
         core_let_go(old->core);
     }
     free(old);

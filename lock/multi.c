@@ -32,6 +32,7 @@ static int compare_steps(const void *left, const void *right)
 static enum seclock_result step_fill(const struct seclock_member *member, size_t index,
                                      struct step *step_out)
 {
+    assert(index < SECLOCK_MULTI_MAX);
     const struct lock_core *core = client_core(member->client);
     struct seclock_request *request = &step_out->request;
     const struct lock_context *context = NULL;
@@ -90,6 +91,7 @@ static enum seclock_result acquire_all(struct step *steps, size_t count, int wai
     for (size_t i = 0; i < count; i++) {
         int64_t left_ms = until_ms - clock_now_ms();
         steps[i].request.wait_ms = wait_ms <= 0 ? wait_ms : left_ms > 0 ? (int)left_ms : 0;
+        assert(!handles[steps[i].index]);
         enum seclock_result result =
             seclock_acquire(steps[i].client, &steps[i].request, &handles[steps[i].index]);
         if (result == SECLOCK_BUSY && wait_ms > 0)

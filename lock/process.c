@@ -80,6 +80,7 @@ void process_guard(struct process_guard *guard, pthread_mutex_t *guarded)
 
 void process_unguard(struct process_guard *guard)
 {
+    assert(guard->mutex);
     pthread_mutex_lock(&guards_mutex);
     LIST_REMOVE(guard, in_process);
     pthread_mutex_unlock(&guards_mutex);

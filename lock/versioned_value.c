@@ -52,6 +52,7 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 static enum seclock_result redis_read(struct redis_server *server, const char *name,
                                       struct seclock_value *value_out)
 {
+    assert(value_out->version == 0 && value_out->size == 0);
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
@@ -126,6 +127,7 @@ static size_t unhex(const char *hex, char *out)
 static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value_out)
 {
+    assert(value_out->version == 0 && value_out->size == 0);
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(pool);
     if (!db)
@@ -165,6 +167,7 @@ static void swap_text(const struct mysql_pool *pool, const char *name,
 static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value, const char *change)
 {
+    assert(pool && value->size <= SECLOCK_VALUE_MAX);
     struct sql_text sql = {0};
     bool repeated;
     struct db *db = mysql_pool_take(pool);

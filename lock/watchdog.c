@@ -84,6 +84,7 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 /* Stops the renewal of a lost hold. The notifier counts the losses that it reports itself. */
 static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(handle->watchdog == watchdog);
     handle->state = SECLOCK_STATE_LOST;
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     if (!handle_reports_loss(handle))

@@ -148,6 +148,7 @@ static enum seclock_result check_alone(struct get_lock *self, const struct seclo
 
 static struct holding *holding_new(struct get_lock *self, const struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     struct holding *holding = calloc(1, sizeof *holding);
     struct db *db = holding ? mysql_pool_take(self->pool) : NULL;
     if (!db) {
@@ -185,6 +186,7 @@ static struct holding *holding_again(struct get_lock *self, struct seclock_handl
             strcmp(holding->name, handle->name) == 0)
             break;
     if (holding) {
+        assert(holding->holds > 0);
         handle->hold_count = ++holding->holds;
         if (holding->lease_ms < handle->lease_ms)
             holding->lease_ms = handle->lease_ms;
@@ -279,6 +281,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
 {
     struct get_lock *get_lock = self;
     handle->busy_ms = -1;
+    assert(!handle->driver_data);
     struct holding *holding = handle->waiting;
     enum seclock_result alone = check_alone(get_lock, handle);
     if (alone != SECLOCK_OK)
@@ -299,6 +302,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     }
     if (!holding)
         return SECLOCK_FAILED;
+    assert(holding->holds == 0);
     enum seclock_result result = holding_try(get_lock, holding, handle, 0);
     handle->waiting = NULL;
     if (result == SECLOCK_OK)
@@ -321,6 +325,7 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
         slice_ms = get_lock->pool->timeout_ms / 3;
     if (handle->cancel_fd > 0 && slice_ms > 100)
         slice_ms = 100;
+    assert(wait_ms >= 0 && (!holding || holding->holds == 0));
     if (!holding) {
         handle_sleep(handle, slice_ms);
         return;
@@ -334,6 +339,7 @@ static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, boo
     struct holding *holding = handle->waiting;
     if (!holding || acquired)
         return;
+    assert(holding->holds == 0);
     handle->waiting = NULL;
     holding_free(self, holding, true); /* the last slice may have acquired it */
 }
@@ -387,6 +393,7 @@ static void get_lock_drop(void *self, struct seclock_handle *handle)
     struct get_lock *get_lock = self;
     struct holding *holding = handle->driver_data;
     get_lock_stop_waiting(self, handle, false);
+    assert(!handle->waiting);
     handle->driver_data = NULL;
     if (holding && holding_let_go(get_lock, holding, false))
         holding_free(get_lock, holding, true);

@@ -69,6 +69,7 @@ struct db *mysql_pool_take(struct mysql_pool *pool)
 {
     char error[160];
     pthread_mutex_lock(&pool->mutex);
+    assert(pool->idle_count <= MYSQL_IDLE_MAX);
     struct db *db = pool->idle_count > 0 ? pool->idle[--pool->idle_count] : NULL;
     pthread_mutex_unlock(&pool->mutex);
     if (!db)
@@ -82,6 +83,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
 {
     assert(db);
     pthread_mutex_lock(&pool->mutex);
+    assert(pool->idle_count <= MYSQL_IDLE_MAX);
     bool kept = pool->idle_count < MYSQL_IDLE_MAX;
     if (kept)
         pool->idle[pool->idle_count++] = db;
@@ -137,6 +139,7 @@ enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
                                      const struct seclock_handle *handle, struct db *db,
                                      const struct sql_text *sql, bool *repeated_out)
 {
+    assert(pool->timeout_ms > 0);
     bool repeated = false;
     enum seclock_result result;
     if (!handle || handle->until_ns == 0) {

@@ -194,6 +194,7 @@ static void take_row(struct seclock_handle *handle, const struct row *row)
 /* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     struct row row;
     enum seclock_result result = acquire_once(self, handle, &row);
     if (result == SECLOCK_OK && !row.found) {
@@ -207,6 +208,7 @@ static enum seclock_result table_acquire(void *self, struct seclock_handle *hand
         take_row(handle, &row);
         return SECLOCK_OK;
     }
+    assert(row.found || row.left_ms == 0);
     handle->busy_ms = row.left_ms;
     return SECLOCK_BUSY;
 }
@@ -216,6 +218,7 @@ static enum seclock_result table_acquire(void *self, struct seclock_handle *hand
 /* Learns the fence of a hold whose acquisition was not answered. */
 static void learn_fence(struct mysql_pool *pool, struct seclock_handle *handle)
 {
+    assert(handle->fence == 0);
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
@@ -242,6 +245,7 @@ static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db
 {
     int64_t (*now_ns)(void) = handles[0]->now_ns;
     int half_ms = handle_renewal_ms(handles, count, MYSQL_RENEWAL_MS_MIN, pool->timeout_ms) / 2;
+    assert(half_ms > 0);
     int64_t began_ns = now_ns();
     enum db_result result = renew_once(db, sql, 2 * half_ms);
     if (result != DB_OK && now_ns() - began_ns < half_ms * INT64_C(1000000))

@@ -28,6 +28,7 @@ static enum seclock_result hash_release(struct redis_server *server, struct secl
     const struct redis_row *row = redis_row_of(handle);
     struct script_call call;
     char key[SCRIPT_KEY_MAX];
+    assert(row->message);
     redis_server_begin(server, &call, SCRIPT_lock_reenter_release, handle->name, row->field, NULL);
     redis_server_released(server, &call, handle->name, handle->request);
     if (mark) {
@@ -45,6 +46,7 @@ static enum seclock_result hash_release(struct redis_server *server, struct secl
  * its calls nest. */
 static enum seclock_result reentrant_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->mode == SECLOCK_MODE_WRITE);
     struct script_call call;
     redis_server_begin(self, &call, SCRIPT_lock_reenter, handle->name, redis_row_of(handle)->field,
                        "fence", NULL);
@@ -97,6 +99,7 @@ static int alive_ms(const struct seclock_handle *handle)
 
 static enum seclock_result fair_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->mode == SECLOCK_MODE_WRITE);
     struct script_call call;
     redis_server_begin(self, &call, SCRIPT_lock_fair, handle->name, FAIR, QUEUE, ALIVE, "fence",
                        NULL);
@@ -133,6 +136,7 @@ static enum seclock_result fair_leave(void *self, struct seclock_handle *handle)
 static void fair_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     redis_kind_stop_waiting(self, handle, acquired);
+    assert(!handle->waiting);
     if (!acquired)
         fair_leave(self, handle);
 }
@@ -240,6 +244,7 @@ static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acqu
 {
     struct script_call call;
     redis_kind_stop_waiting(self, handle, acquired);
+    assert(!handle->waiting);
     if (acquired || handle->mode != SECLOCK_MODE_WRITE)
         return;
     redis_server_begin(self, &call, SCRIPT_lock_write_leave, handle->name, WRITER, MARK, NULL);

@@ -77,6 +77,7 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
 /* A hold whose acquisition was not answered learns its fence from its first renewal. */
 static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
 {
+    assert(call->values[0] == 1);
     if (handle->fence == 0)
         handle->fence = (uint64_t)call->values[1];
 }
@@ -138,6 +139,7 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
     (void)self;
     if (waiter)
         waiter_leave(&waiter, acquired);
+    assert(!waiter);
     handle->waiting = NULL;
 }
 
@@ -168,6 +170,7 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
 static void status_fill(struct seclock_status *status, const char *holder, int64_t count,
                         const struct command *ttl, const struct command *fence)
 {
+    assert(!status->held);
     status->held = holder != NULL;
     if (holder) {
         snprintf(status->holder, sizeof status->holder, "%s", holder);
@@ -219,6 +222,7 @@ enum seclock_result redis_hash_status(const struct lock_driver *driver, void *se
 static void set_status_fill(const struct command *commands, char mark,
                             struct seclock_status *status)
 {
+    assert(!status->held);
     size_t length = 0;
     const char *last = command_text(&commands[0], 0, &length);
     int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;

@@ -70,6 +70,7 @@ static void connections_free(struct redlock *redlock, struct connections *connec
 
 static struct connections *connections_new(struct redlock *redlock)
 {
+    assert(redlock->count >= SERVERS_MIN && redlock->count <= SCRIPT_EACH_MAX);
     char error[160];
     struct connections *connections = calloc(1, sizeof *connections);
     for (size_t i = 0; connections && i < redlock->count; i++) {
@@ -186,6 +187,7 @@ static enum seclock_result redlock_open(const struct lock_context *context, void
         redlock_close(redlock);
         return SECLOCK_CONFIG;
     }
+    assert(redlock->quorum * 2 > redlock->count);
     *self_out = redlock;
     return SECLOCK_OK;
 }
@@ -291,6 +293,7 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
 static struct votes release_all(const struct redlock *redlock, struct connections *connections,
                                 const struct seclock_handle *handle, bool remembered, int wait_ms)
 {
+    assert(connections);
     struct script_call call, calls[SCRIPT_EACH_MAX];
     char released[LOCK_FIELD_MAX];
     size_t enough = remembered ? redlock->quorum : 0;
@@ -345,6 +348,7 @@ static void repair(const struct redlock *redlock, struct connections *connection
                    const struct seclock_handle *handle, const struct script_call *renewed)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
+    assert(connections);
     size_t count = redlock->count;
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
@@ -435,6 +439,7 @@ static void read_views(const struct redlock *redlock, struct connections *connec
 static void status_fill(const struct redlock *redlock, const struct view *views,
                         struct seclock_status *status_out)
 {
+    assert(!status_out->held);
     size_t count = redlock->count, quorum = redlock->quorum;
     for (size_t i = 0; i < count; i++) {
         size_t same = 0, longer = 0;

@@ -74,6 +74,7 @@ static void permits_renewal(const struct redis_server *server, const struct secl
 static enum seclock_result release_by_id(struct redis_server *server, const char *name,
                                          const char *field, const char *id)
 {
+    assert(id[0] != '\0');
     struct script_call call;
     redis_server_begin(server, &call, SCRIPT_lock_permits_release, name, field, NULL);
     redis_server_released(server, &call, name, id);
@@ -83,6 +84,7 @@ static enum seclock_result release_by_id(struct redis_server *server, const char
 
 static enum seclock_result permits_release(void *self, struct seclock_handle *handle)
 {
+    assert(handle->permits > 0);
     return release_by_id(self, handle->name, redis_row_of(handle)->field, handle->request);
 }
 

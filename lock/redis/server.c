@@ -67,6 +67,7 @@ void redis_server_close(struct redis_server **server)
     *server = NULL;
     if (!old)
         return;
+    assert(old->idle_count <= IDLE_MAX);
     waiter_hub_close(&old->waiters);
     while (old->idle_count > 0)
         redis_close(&old->idle[--old->idle_count]);
@@ -91,6 +92,7 @@ struct redis *redis_server_take(struct redis_server *server)
     char error[128];
     struct redis *redis = NULL;
     pthread_mutex_lock(&server->mutex);
+    assert(server->idle_count <= IDLE_MAX);
     if (server->idle_count > 0)
         redis = server->idle[--server->idle_count];
     pthread_mutex_unlock(&server->mutex);
@@ -181,6 +183,7 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
 /* Takes a connection for these calls; without memory for one they have certainly failed. */
 static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
 {
+    assert(count > 0);
     struct redis *redis = redis_server_take(server);
     for (size_t i = 0; !redis && i < count; i++)
         calls[i].result = REDIS_FAILED;

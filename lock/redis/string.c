@@ -2,6 +2,8 @@
  *
  * The spin lock differs from the simple one in that a release publishes nothing: its waiters try
  * again, twice as late each time up to a limit, with jitter. */
+#include <assert.h>
+
 #include "lock/redis/kind.h"
 
 enum {
@@ -11,6 +13,7 @@ enum {
 
 static enum seclock_result string_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     struct script_call call;
     redis_server_begin(self, &call, SCRIPT_lock_acquire, handle->name, redis_row_of(handle)->field,
                        "fence", NULL);
@@ -36,6 +39,7 @@ static void string_renewal(const struct redis_server *server, const struct seclo
 static enum seclock_result string_release(void *self, struct seclock_handle *handle)
 {
     const struct redis_row *row = redis_row_of(handle);
+    assert(row->message);
     struct script_call call;
     int64_t left_ms = seclock_remaining_ms(handle);
     redis_server_begin(self, &call, SCRIPT_lock_release, handle->name, row->field, NULL);

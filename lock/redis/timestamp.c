@@ -39,6 +39,7 @@ struct attempt {
 static void attempt_begin(struct redis_server *server, const struct seclock_handle *handle,
                           struct attempt *attempt_out)
 {
+    assert(handle->request[0] != '\0');
     char released[LOCK_FIELD_MAX];
     lock_redis_released("released", handle->request, released);
     attempt_out->server = server;
@@ -66,6 +67,7 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
 static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
+    assert(attempt->redis);
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
         {.argc = acquires ? 4 : 2,
@@ -205,6 +207,7 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
  * on its way: the scripts of other kinds do so as well. */
 static enum seclock_result keep_unheld(struct attempt *attempt, const struct seclock_handle *handle)
 {
+    assert(attempt->redis);
     char value[1 + SECLOCK_TOKEN_MAX];
     snprintf(value, sizeof value, "-%s", handle->request);
     struct command commands[] = {
@@ -220,6 +223,7 @@ static enum seclock_result keep_unheld(struct attempt *attempt, const struct sec
  * of the two. */
 static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
 {
+    assert(attempt->redis);
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
         {.argc = 2, .argv = {"DEL", attempt->lock}},

@@ -196,6 +196,7 @@ static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
 
 static struct channel *channel_make(struct waiter_hub *hub, const char *name)
 {
+    assert(!channel_find(hub, name));
     struct channel *channel = calloc(1, sizeof *channel);
     if (!channel)
         return NULL;
@@ -317,6 +318,7 @@ static struct waiter *waiter_make(struct waiter_hub *hub)
     struct waiter *waiter = TAILQ_FIRST(&hub->free);
     if (waiter) {
         TAILQ_REMOVE(&hub->free, waiter, on_hub);
+        assert(hub->free_count > 0);
         hub->free_count--;
     } else {
         waiter = calloc(1, sizeof *waiter);
@@ -385,6 +387,7 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
         wait_ms = RECONNECT_MS;
     if (leads && hub->answered < hub->asked && wait_ms > hub->timeout_ms)
         wait_ms = hub->timeout_ms;
+    assert(!waiter->sleeping && !waiter->signalled);
     waiter->sleeping = true;
     pthread_mutex_unlock(&hub->mutex);
     poll(fds, 3, wait_ms);
@@ -424,6 +427,7 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
  * sleep. */
 void waiter_pass(struct waiter *waiter)
 {
+    assert(!waiter->sleeping);
     pthread_mutex_lock(&waiter->hub->mutex);
     if (waiter->owes)
         wake_some(TAILQ_NEXT(waiter, on_channel), 1);

@@ -160,6 +160,7 @@ static void end_lost(struct run *run)
 {
     if (run->lost)
         return;
+    assert(run->kill_at_ns == 0);
     run->lost = true;
     run->kill_at_ns = clock_now_ns() + (int64_t)run->settings->grace_ms * 1000000;
     say(run->settings, "%s: the lock is lost; ending %s", run->settings->name,
@@ -185,6 +186,7 @@ static int grace_left_ms(struct run *run)
 /* Waits until the command has ended, and returns its wait status. */
 static int attend_command(struct run *run, const struct inbox *inbox, int lost)
 {
+    assert(run->pid > 0);
     int status = 0;
     struct signalfd_siginfo info;
     struct pollfd fds[] = {

@@ -58,6 +58,7 @@ static void say_holder(const struct settings *settings, struct seclock_client *c
 static enum exit_code failed(const struct settings *settings, struct seclock_client *client,
                              enum seclock_result result)
 {
+    assert(result != SECLOCK_OK);
     if (result == SECLOCK_BUSY || result == SECLOCK_TIMEOUT)
         say_holder(settings, client);
     else
@@ -149,6 +150,7 @@ static enum exit_code show_status(const struct settings *settings, struct secloc
 /* Breaks no lock of a kind that the user has not named, but says which there is. */
 static enum exit_code break_lock(const struct settings *settings, struct seclock_client *client)
 {
+    assert(settings->breaks && !settings->command);
     struct seclock_status status;
     int kind = 0;
     enum seclock_result result = seclock_break(client, settings->kind, settings->name);

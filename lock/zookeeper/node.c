@@ -128,6 +128,7 @@ static bool czxid_known(struct search *search, struct position *position)
 
 static bool is_before(struct search *search, struct position *a, struct position *b)
 {
+    assert(a != b);
     if (a->number != b->number)
         return comes_before(a->number, b->number);
     if (!czxid_known(search, a))
@@ -324,6 +325,7 @@ enum zk_result queue_node_make(struct queue_node *node)
         return ZK_FAILED;
     if (node->path[0] != '\0')
         return ZK_OK;
+    assert(node->path[0] == '\0');
     enum zk_result result = node->in_doubt ? queue_node_find(node) : make_child(node);
     if (result == ZK_NONE)
         result = make_child(node);

@@ -121,6 +121,7 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
  * is counted, but not in the list yet. The mutex is held. */
 static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
 {
+    assert(leaving->node->holds > 0);
     int wanted = leaving->node->holds - 1;
     const struct queue_hold *i;
     LIST_FOREACH (i, &queue->holds, in_list)
@@ -198,6 +199,7 @@ static void queue_close(void *self)
 /* One try; handle->waiting keeps the node. */
 static enum seclock_result queue_try(struct seclock_handle *handle, struct queue_node *node)
 {
+    assert(handle->waiting == node && node->holds == 0);
     bool first = false;
     enum zk_result result = queue_node_make(node);
     if (result == ZK_OK) {
@@ -220,6 +222,7 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
 {
     struct queue *queue = self;
     handle->busy_ms = -1;
+    assert(!handle->driver_data);
     struct queue_node *node = handle->waiting;
     enum seclock_result result = node ? SECLOCK_LOST : hold_again(queue, handle);
     if (result != SECLOCK_LOST)
@@ -260,6 +263,7 @@ static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool a
     struct queue_node *node = handle->waiting;
     if (!node || acquired)
         return;
+    assert(node->holds == 0);
     handle->waiting = NULL;
     queue_node_leave(node);
     queue_node_free(node);
@@ -358,6 +362,7 @@ static bool release_begin(struct queue *queue, struct queue_hold *hold,
                           enum seclock_result *result_out)
 {
     pthread_mutex_lock(&queue->mutex);
+    assert(hold->node->holds > 0);
     bool last = !node_wanted(queue, hold);
     *result_out = zk_session_over(hold->node->session) ? SECLOCK_LOST : SECLOCK_OK;
     if (last)
@@ -399,6 +404,7 @@ static void queue_drop(void *self, struct seclock_handle *handle)
     struct queue_hold *hold = handle->driver_data;
     if (!hold)
         return;
+    assert(!handle->waiting);
     pthread_mutex_lock(&queue->mutex);
     if (!node_wanted(queue, hold) && !hold->node->releasing) {
         hold->node->leaving = true;

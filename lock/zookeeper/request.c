@@ -84,6 +84,7 @@ static void on_read(int rc, const char *value, int length, const struct Stat *st
                     const void *data)
 {
     struct request *request = request_of(data);
+    assert(!request->done);
     if (rc == ZOK) {
         take_stat(request, stat);
         snprintf(request->node.data, ZK_DATA_MAX, "%.*s", length > 0 ? length : 0,
@@ -95,6 +96,7 @@ static void on_read(int rc, const char *value, int length, const struct Stat *st
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
     struct request *request = request_of(data);
+    assert(!request->names.name);
     size_t count = rc == ZOK && names ? (size_t)names->count : 0;
     request->names.name = count > 0 ? calloc(count, sizeof(char *)) : NULL;
     for (size_t i = 0; i < count && request->names.name; i++) {
