@@ -1,12 +1,12 @@
 """Unpaid orders that expire in mid-sale: what the sale's buyers notice of it."""
 
 import statistics
-import threading
 import time
 
 from harness.processes import HarnessError
 from lib import metrics
 from lib.run import Run
+from lib.watch import Watch
 
 PAY_WITHIN_S = 3600    # for the orders of the load: they do not expire in the run
 LEAD_S = 1.5           # so that wrk runs at full speed when the first orders expire
@@ -29,23 +29,13 @@ COMMIT;
 """
 
 
-class Counters:
+class Counters(Watch):
     """Context manager: samples the service's counters as (seconds, accepted, expired)."""
 
     def __init__(self, fleet):
         self.fleet, self.samples = fleet, []
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._watch)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def _watch(self):
+    def watch(self):
         while not self.ended.wait(SAMPLE_S):
             sample = self.fleet.metrics()
             self.samples.append((time.monotonic(), metrics.outcome(sample, "accepted"),

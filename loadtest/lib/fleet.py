@@ -3,16 +3,21 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 
+from harness.engines_cluster import RedisCluster
 from harness.processes import HarnessError, clean_environment, free_port
 from harness.program import Program
+from harness.servers import RedisServer
+from harness.stack import ToolServers
 from lib import metrics
-from lib.engines import REDIS, LockServer
 from lib.programs import Daemon
 
+MASTERS = 3
 ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
 # How many servers of its own a lock needs, and their kind in deploy/stack.
 LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
@@ -61,6 +66,57 @@ class Build:
         return ""
 
 
+class LockServer(ToolServers):
+    """Context manager: one more server by deploy/stack; `url` is its address."""
+
+    def __init__(self, kind):
+        super().__init__((kind,))
+        self.kind = kind
+
+    @property
+    def url(self):
+        return self.urls[self.kind]
+
+
+class LoneRedis:
+    """Context manager: one server with the settings of a cluster's, to compare a cluster with."""
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.server = RedisServer(self.directory)
+        try:
+            self.server.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.server.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def url(self):
+        return self.server.url
+
+    def pids(self):
+        return [self.server.process.pid]
+
+
+class Cluster(RedisCluster):
+    """Context manager: masters alone, as replicas would cost the machine that is measured."""
+
+    def __init__(self):
+        super().__init__(MASTERS, 0)
+
+    def pids(self):
+        return [node.process.pid for node in self.nodes]
+
+
+# By the setting "redis"; "stack" is none of them.
+REDIS = {"alone": LoneRedis, "cluster": Cluster}
+
+
 class Proxy(Program):
     """Context manager: an HAProxy before daemons."""
 
@@ -85,7 +141,7 @@ class Fleet:
     """Context manager: the daemons of a run. The first of them answers what the run asks."""
 
     def __init__(self, program, stack, options, instances=1, proxy=False, redis="stack"):
-        """redis: "stack", or one of engines.REDIS."""
+        """redis: "stack", or one of REDIS."""
         self.program, self.stack, self.options = program, stack, dict(options)
         self.redis, self.redis_url = redis, stack.redis_url
         self.instances, self.proxied = instances, proxy

@@ -3,11 +3,11 @@
 import http.client
 import json
 import statistics
-import threading
 import time
 
 from lib import generators
 from lib.run import Run
+from lib.watch import Watch
 
 SETTLE_S = 0.5         # until every connection of the flood has its request under way
 PROBE_EVERY_S = 0.05
@@ -21,25 +21,15 @@ CLASSES = {"pay": "shop", "cancel": "shop", "user_orders": "shop", "listing": "a
            "metrics": "ops"}  # any other call is a buyer's
 
 
-class Prober:
+class Prober(Watch):
     """Context manager: asks one call again and again. `answers` are (milliseconds, status), with
     status 0 when there was no answer."""
 
     def __init__(self, daemon, method, path):
         self.daemon, self.method, self.path = daemon, method, path
         self.answers = []
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._ask_on)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def _ask_on(self):
+    def watch(self):
         connection, paused = None, False
         while not self.ended.wait(PROBE_EVERY_S):
             start, paused = time.monotonic(), not paused

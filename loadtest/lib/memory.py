@@ -3,11 +3,11 @@
 import contextlib
 import re
 import socket
-import threading
 import time
 
 from harness.processes import HarnessError
 from lib.run import Run
+from lib.watch import Watch
 
 
 FLAT_FROM_S = 5  # pools have grown to their size by then
@@ -54,23 +54,13 @@ class IdleClients:
             return True
 
 
-class Sampler:
+class Sampler(Watch):
     """Context manager: samples a process' resident memory once a second."""
 
     def __init__(self, pid):
         self.pid, self.samples_kib = pid, []
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._sample)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def _sample(self):
+    def watch(self):
         next_s = time.monotonic()
         while not self.ended.wait(max(0, next_s - time.monotonic())):
             with contextlib.suppress(OSError, TypeError):  # it may have died

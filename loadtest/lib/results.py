@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from harness.processes import HarnessError
-from lib import stats
+from lib.report import stats
 
 
 def files_in(directory):
@@ -34,7 +34,7 @@ def measured(result):
 
 
 def intervals(result):
-    """For each run with figures, by its label, the interval of its × bare; see lib/stats.py. The
+    """For each run with figures, by its label, the interval of its × bare (see stats.py). The
     rounds of all its runs say how much a round deviates."""
     runs = measured(result)
     pool = stats.deviations([[max(rate, 1e-9) for rate in round_rates(run, "of_bare")]

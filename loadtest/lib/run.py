@@ -1,7 +1,6 @@
 """One run of a scenario against one fleet: its sales, its load, what it is compared with."""
 
 import contextlib
-import threading
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from lib import figures, generators, ledger, limits
 from lib.fleet import described
 from lib.pool import Pool
 from lib.progress import Meter
+from lib.watch import Watch
 
 BARE_S, WARM_UP_S = 1, 1
 TOTAL_MAX = 10_000_000
@@ -32,26 +32,19 @@ WITHOUT_COUNTERS = ("single_lock", "database")
 RECONCILES_MAX = 3          # orders that were under way when the load ended undo the first
 
 
-class StockWatch:
+class StockWatch(Watch):
     """Context manager: samples the stock of a sale, per segment, until it is sold out."""
 
     def __init__(self, fleet, sku):
         self.fleet, self.sku = fleet, sku
         self.samples = []
-        self.sold_out_at = None
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._watch)
+        self.start = self.sold_out_at = None
 
     def __enter__(self):
         self.start = time.monotonic()
-        self.thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def _watch(self):
+    def watch(self):
         while not self.ended.wait(STOCK_EVERY_S):
             stock = self.fleet.stock(self.sku)
             if stock is None:

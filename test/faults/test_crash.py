@@ -1,14 +1,14 @@
 """Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
 
-import random
 import threading
 import time
 
 import pytest
 
 from harness.audit import audit_after_faults, sell_out_after_faults
+from harness.load import kill_under_load
 from harness.processes import wait_until
-from harness.proxy import COMMIT, WRITE
+from harness.proxy import COMMIT, STEPS, WRITE, kill_at
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 
@@ -27,16 +27,7 @@ def test_kill_9_in_mid_load_ten_times_over(stack, slow_ledger, spawn, load):
     options = {"mysql_url": slow_ledger.url(stack.mysql_url), "max_batch": 2}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
     steady.reset("demo", 5000, 20)
-    loads = [load(steady, connections=8, seconds=60)]
-    for _ in range(10):
-        loads.append(load(victim, connections=8, seconds=60))
-        before = victim.metric('seckill_orders_total{outcome="accepted"}')
-        wait_until(lambda: victim.metric('seckill_orders_total{outcome="accepted"}') > before,
-                   "an order at the daemon to be killed")
-        time.sleep(random.uniform(0, 0.05))
-        victim.kill()
-        loads[-1].stop()
-        victim.start()
+    loads = [load(steady, connections=8, seconds=60), *kill_under_load(victim, load, times=10)]
     assert steady.stock()["available"] > 0, "the sale was over too soon for this test"
     slow_ledger.delay = 0
     accepted = [order for one in loads for order in one.wait().accepted]
@@ -45,23 +36,14 @@ def test_kill_9_in_mid_load_ten_times_over(stack, slow_ledger, spawn, load):
     assert audit_after_faults(victim, accepted=accepted) == 5000
 
 
-@pytest.mark.parametrize("pattern, when, how, sold", [
-    (WRITE, "before", "lost", 0), (WRITE, "after", "sent", 0),
-    (COMMIT, "before", "lost", 0), (COMMIT, "before", "sent", 1), (COMMIT, "after", "sent", 1)],
-    ids=["before the transaction", "in the transaction", "before the commit",
-         "commit on its way", "after the commit"])
+@pytest.mark.parametrize("pattern, when, how, sold", STEPS.values(), ids=STEPS)
 def test_kill_9_at_each_step_of_an_order(stack, proxies, spawn, pattern, when, how, sold):
     proxy = proxies(stack.ledger.port)
     victim = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     other = spawn(stack)
     other.reset("demo", 5, 1)
     assert victim.order(key="first").status == 201
-
-    def die(link):
-        victim.kill()
-        if how == "lost":
-            link.cut()
-    trap = proxy.once(pattern, **{when: die})
+    trap = kill_at(victim, proxy, pattern, when, how)
     with pytest.raises(ConnectionError):
         victim.order(key="k")
     trap.wait()

@@ -1,5 +1,6 @@
 """Runs wrk with load.lua and reads the answers that wrk wrote down."""
 
+import random
 import signal
 import subprocess
 import time
@@ -99,3 +100,19 @@ def crowd(daemon, path, seconds, connections=700):
         ["setpriv", "--pdeathsig", "KILL", "--", "wrk", "--threads=1", "--timeout=10s",
          f"--connections={connections}", f"--duration={seconds}s", daemon.url(path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def kill_under_load(daemon, load, times):
+    """Kills the daemon so often, each time in the midst of orders, and starts it again. Returns the
+    loads that ordered there."""
+    loads = []
+    accepted = 'seckill_orders_total{outcome="accepted"}'
+    for _ in range(times):
+        loads.append(load(daemon, connections=8, seconds=60))
+        before = daemon.metric(accepted)
+        wait_until(lambda: daemon.metric(accepted) > before, "an order at the daemon to be killed")
+        time.sleep(random.uniform(0, 0.05))
+        daemon.kill()
+        loads[-1].stop()
+        daemon.start()
+    return loads

@@ -219,3 +219,21 @@ def _shut(sock):
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
+
+
+# The steps of an order's transaction at which a daemon may die, and the units sold afterwards.
+STEPS = {"before the transaction": (WRITE, "before", "lost", 0),
+         "in the transaction": (WRITE, "after", "sent", 0),
+         "before the commit": (COMMIT, "before", "lost", 0),
+         "commit on its way": (COMMIT, "before", "sent", 1),
+         "after the commit": (COMMIT, "after", "sent", 1)}
+
+
+def kill_at(daemon, proxy, pattern, when, how):
+    """Kills the daemon at its next request with the pattern, "before" the server has it or "after"
+    the server has answered it. how: "lost" drops what the proxy holds. Returns the trap."""
+    def die(link):
+        daemon.kill()
+        if how == "lost":
+            link.cut()
+    return proxy.once(pattern, **{when: die})

@@ -14,7 +14,7 @@ from harness.client import assert_problem, assert_refused
 from harness.clock import timed
 from harness.daemon import STEADY
 from harness.processes import wait_until
-from harness.proxy import COMMIT, Link
+from harness.proxy import COMMIT, Link, kill_at
 
 MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
 
@@ -327,12 +327,7 @@ def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, h
     assert len(sell_out_after_faults(other)) == 2
     assert victim.order().status == 409  # it knows the sale, and its connections are there
     assert victim.cancel(1).answer == "404 unknown_order"
-
-    def die(link):
-        victim.kill()
-        if how == "lost":
-            link.cut()
-    trap = proxy.once(pattern, **{when: die})
+    trap = kill_at(victim, proxy, pattern, when, how)
     with pytest.raises(ConnectionError):
         victim.cancel(order_id)
     trap.wait()

@@ -1,6 +1,5 @@
 """Every way not to oversell sells out exactly, repeats safely, and dies as stock/README.md says."""
 
-import random
 import time
 from itertools import permutations
 
@@ -8,8 +7,9 @@ import pytest
 
 from harness.audit import audit, audit_after_faults, audit_sale, sell_out, sell_out_after_faults
 from harness.daemon import STEADY
+from harness.load import kill_under_load
 from harness.processes import wait_until
-from harness.proxy import COMMIT, WRITE, Link
+from harness.proxy import COMMIT, STEPS, Link, kill_at
 
 COUNTERS = ("atomic", "optimistic")  # units that they had taken when they died are missing in Redis
 LEDGER_ONLY = ("single_lock", "database")  # they do not write to Redis
@@ -83,16 +83,7 @@ def test_kill_9_in_mid_load_loses_at_most_what_the_table_says(stack, proxies, sp
     options = {"strategy": strategy, "max_batch": 4, "mysql_url": ledger.url(stack.mysql_url)}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
     steady.reset("demo", 20_000, 20)
-    loads = [load(steady, connections=8, seconds=60)]
-    for _ in range(4):
-        loads.append(load(victim, connections=8, seconds=60))
-        before = victim.metric('seckill_orders_total{outcome="accepted"}')
-        wait_until(lambda: victim.metric('seckill_orders_total{outcome="accepted"}') > before,
-                   "an order at the daemon to be killed")
-        time.sleep(random.uniform(0, 0.05))
-        victim.kill()
-        loads[-1].stop()
-        victim.start()
+    loads = [load(steady, connections=8, seconds=60), *kill_under_load(victim, load, times=4)]
     loads[0].stop()
     ledger.delay = 0
     accepted = [order for one in loads for order in one.wait().accepted]
@@ -112,11 +103,7 @@ def test_kill_9_in_mid_load_loses_at_most_what_the_table_says(stack, proxies, sp
 
 
 @every_strategy
-@pytest.mark.parametrize("pattern, when, how, sold", [
-    (WRITE, "before", "lost", 0), (WRITE, "after", "sent", 0),
-    (COMMIT, "before", "lost", 0), (COMMIT, "before", "sent", 1), (COMMIT, "after", "sent", 1)],
-    ids=["before the transaction", "in the transaction", "before the commit",
-         "commit on its way", "after the commit"])
+@pytest.mark.parametrize("pattern, when, how, sold", STEPS.values(), ids=STEPS)
 def test_kill_9_at_each_step_leaks_only_from_counters(stack, proxies, spawn, strategy, pattern,
                                                       when, how, sold):
     proxy = proxies(stack.ledger.port)
@@ -124,12 +111,7 @@ def test_kill_9_at_each_step_leaks_only_from_counters(stack, proxies, spawn, str
     other = spawn(stack, strategy=strategy)
     other.reset("demo", 5, 1)
     assert victim.order(key="first").status == 201
-
-    def die(link):
-        victim.kill()
-        if how == "lost":
-            link.cut()
-    trap = proxy.once(pattern, **{when: die})
+    trap = kill_at(victim, proxy, pattern, when, how)
     with pytest.raises(ConnectionError):
         victim.order(key="k")
     trap.wait()

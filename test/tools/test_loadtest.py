@@ -23,8 +23,8 @@ LOADTEST = ROOT / "loadtest"
 BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
-from lib import fleet, limits, metrics, pool, runner, scenario, stats  # noqa: E402  now found
-from lib.report import answers, page, readme, story, summary, targets  # noqa: E402
+from lib import fleet, limits, metrics, pool, runner, scenario  # noqa: E402  now found
+from lib.report import answers, page, readme, stats, story, summary, targets  # noqa: E402
 from lib.scale import costs as scale_costs, model  # noqa: E402
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
