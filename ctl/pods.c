@@ -13,7 +13,7 @@
 #include "ctl/output/answer.h"
 #include "ctl/output/say.h"
 
-enum { PATH_SIZE = 160, POD_SHIFT = 8 }; /* see service/order_id.h */
+enum { PATH_SIZE = 160, POD_SHIFT = 8 }; /* see service/request/order_id.h */
 static_assert(PODS_MAX == 16, "an order id has 4 bits of its pod");
 
 static bool several(const struct context *context)

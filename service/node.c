@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 enum { HOST_MAX = 40 }; /* bytes of the host's name in the holder's */
 

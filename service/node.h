@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "service/order_id.h"
+#include "service/request/order_id.h"
 #include "sql/server/server.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "service/config/value.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 static bool is_live(unsigned option)
 {

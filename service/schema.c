@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "service/faults.h"
-#include "service/log.h"
+#include "service/request/faults.h"
+#include "service/log/log.h"
 #include "service/supervise.h"
 #include "sql/server/server.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/admin_actions.h"
-#include "service/live_page.h"
-#include "service/stock_snapshot.h"
+#include "service/live/admin_actions.h"
+#include "service/live/live_page.h"
+#include "service/request/stock_snapshot.h"
 
 enum {
     REMEMBER_LEFT_MS = 1000, /* "sold out" is asked again after this, should a message be lost */

@@ -8,12 +8,12 @@
 #include "service/config/config.h"
 #include "service/config/networks.h"
 #include "service/drain.h"
-#include "service/call_kind.h"
+#include "service/request/call_kind.h"
 #include "service/node.h"
-#include "service/order_id.h"
-#include "service/queue.h"
+#include "service/request/order_id.h"
+#include "service/request/queue.h"
 #include "service/synced_clock.h"
-#include "service/tokens.h"
+#include "service/config/tokens.h"
 #include "sql/server/server.h"
 #include "stock/stock.h"
 
@@ -21,7 +21,6 @@ enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 
 struct admin_actions;
 struct health;
-struct http_room;
 struct live_page;
 struct observer;
 struct stock_snapshots;
@@ -31,6 +30,12 @@ struct stock_snapshots;
 struct proxies {
     struct networks networks;
     const struct proxies *older;
+};
+
+/* Connections at one listener, which its HTTP threads count. */
+struct connection_use {
+    _Atomic unsigned open; /* also those that are being closed to make room */
+    _Atomic unsigned max;  /* that there may be now: fewer while descriptors are lacking; 0: none */
 };
 
 struct service {
@@ -55,13 +60,11 @@ struct service {
     unsigned operators_max;      /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
     const struct health *health; /* what is known of all servers; set before HTTP starts */
     struct observer *observer;   /* what the metrics show of sales and process; the same */
-    /* Of the listeners, for the metrics; the second is NULL without admin_listen. Set before the
-     * first HTTP thread starts. */
-    const struct http_room *public_room, *admin_room;
-    struct live_page *live_page;         /* live thread to the dashboard */
-    struct admin_actions *admin_actions; /* call workers to the live thread */
-    _Atomic int phase;                   /* enum service_phase */
-    struct drain drain;                  /* what changes the phase */
+    struct connection_use public_use, admin_use; /* the second is all zeros without admin_listen */
+    struct live_page *live_page;                 /* live thread to the dashboard */
+    struct admin_actions *admin_actions;         /* call workers to the live thread */
+    _Atomic int phase;                           /* enum service_phase */
+    struct drain drain;                          /* what changes the phase */
 };
 
 /* Makes everything but `config`, which is filled in before. The caller owns the struct and no other

@@ -8,7 +8,7 @@
 
 #include "base/url.h"
 #include "lua/tls.h"
-#include "service/log.h"
+#include "service/log/log.h"
 #include "service/schema.h"
 #include "sql/server/server.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/log.h"
+#include "service/log/log.h"
 #include "service/notify.h"
 
 enum {

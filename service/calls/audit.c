@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "service/faults.h"
-#include "service/order_id.h"
+#include "service/request/faults.h"
+#include "service/request/order_id.h"
 #include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
 #include "stock/sales/sales.h"

@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_CALLS_CALL_H
 #define SECKILL_SERVICE_CALLS_CALL_H
 
-#include "service/request.h"
+#include "service/request/request.h"
 #include "service/service.h"
 
 struct json_t;
@@ -39,21 +39,12 @@ struct call {
 typedef enum call_start call_handler(struct service *service, struct request *request,
                                      const struct call *call);
 
-/* What a call worker brings to request->call.work; it belongs to the worker's thread. */
-struct call_worker {
-    struct service *service;
-    struct stock *stock; /* its own connections */
-};
-
 /* Refuses the request with 400 and this detail. */
 enum call_start call_refuse(struct request *request, const char *detail);
 
 /* Whose call of the class ADMIN it is, for the log: an address, or "unix". Lives as long as the
  * request's own. */
 const char *call_address(const struct request *request);
-
-/* What a call worker does with requests of one kind, see request_call.work. */
-typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
 
 /* Hands the request to the call worker of its kind; `changes`: the work writes to the ledger. */
 enum call_start call_send(struct request *request, call_work *work, bool changes);

@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/identifier.h"
-#include "service/faults.h"
-#include "service/calls/order_answer.h"
-#include "service/http/unescape.h"
-#include "service/order_id.h"
+#include "service/request/faults.h"
+#include "service/request/order_answer.h"
+#include "service/request/unescape.h"
+#include "service/request/order_id.h"
 
 enum {
     LIMIT = 100, /* orders on a page unless the client says otherwise */

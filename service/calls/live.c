@@ -5,9 +5,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "service/admin_actions.h"
-#include "service/faults.h"
-#include "service/live_page.h"
+#include "service/live/admin_actions.h"
+#include "service/request/faults.h"
+#include "service/live/live_page.h"
 
 enum { DETAIL_SIZE = 320 };
 

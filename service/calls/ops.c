@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "openapi.h"
-#include "service/gauges.h"
-#include "service/http/prepared.h"
-#include "service/metrics.h"
+#include "service/live/gauges.h"
+#include "service/request/prepared.h"
+#include "service/metrics/metrics.h"
 #include "service/workers/health.h"
 
 enum call_start call_ops_healthz(struct service *service, struct request *request,

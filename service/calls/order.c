@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "service/calls/order_answer.h"
-#include "service/metrics.h"
+#include "service/request/order_answer.h"
+#include "service/metrics/metrics.h"
 
 /* ---- the body, see why_two_readers ---- */
 

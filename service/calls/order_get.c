@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-#include "service/calls/order_answer.h"
-#include "service/faults.h"
-#include "service/order_id.h"
+#include "service/request/order_answer.h"
+#include "service/request/faults.h"
+#include "service/request/order_id.h"
 #include "sql/orders/orders.h"
 
 static void answer_found(struct call_worker *worker, struct request *request,

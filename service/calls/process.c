@@ -5,7 +5,7 @@
 
 #include "service/calls/live.h"
 #include "service/drain.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 enum {
     FOR_S_MAX = 86400,

@@ -10,10 +10,10 @@
 #include "base/identifier.h"
 #include "service/calls/live.h"
 #include "service/calls/sale_settings.h"
-#include "service/faults.h"
-#include "service/log.h"
-#include "service/metrics.h"
-#include "service/stock_snapshot.h"
+#include "service/request/faults.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
+#include "service/request/stock_snapshot.h"
 #include "stock/sales/sales.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller

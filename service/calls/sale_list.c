@@ -8,7 +8,7 @@
 
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
-#include "service/faults.h"
+#include "service/request/faults.h"
 
 enum {
     LIMIT = 100, /* sales on a page unless the client says otherwise */

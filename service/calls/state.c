@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/calls/order_answer.h"
-#include "service/faults.h"
-#include "service/metrics.h"
-#include "service/order_id.h"
+#include "service/request/order_answer.h"
+#include "service/request/faults.h"
+#include "service/metrics/metrics.h"
+#include "service/request/order_id.h"
 #include "sql/orders/orders.h"
 #include "stock/returns/returns.h"
 

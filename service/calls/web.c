@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "service/http/prepared.h"
+#include "service/request/prepared.h"
 #include "web_files.h"
 
 /* A page takes nothing from elsewhere, sends nothing elsewhere and stands in no frame: whoever gets

@@ -11,8 +11,8 @@
 #include "service/config/sources.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
-#include "service/log.h"
-#include "service/log_sink.h"
+#include "service/log/log.h"
+#include "service/log/log_sink.h"
 
 enum { LOG_TEXT_MAX = 3072 }; /* of all options; log_event would cut a longer text anyhow */
 

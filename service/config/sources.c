@@ -12,7 +12,7 @@
 #include "base/suggest.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 /* Notes a value; of one origin the later one wins. */
 static void offer(struct sources *sources, size_t option, enum origin origin, const char *value)

@@ -14,7 +14,7 @@
 #include "service/config/config.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 #define ARGUMENTS_MAX 16
 

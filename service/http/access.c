@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "service/http/head.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 enum { BYTES_SIZE = 40 };
 

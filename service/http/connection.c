@@ -19,8 +19,8 @@
 #include "service/http/fair.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
-#include "service/log.h"
-#include "service/metrics.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
 
 enum { POLLED_MAX = 1024 }; /* see why_polled */
 
@@ -35,7 +35,7 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
         request = calloc(1, sizeof *request);
         if (!request)
             abort();
-        request->http_thread = thread;
+        request->home = &thread->home;
         request->http.body = request->http.inline_body;
     }
     request_phase(request, PHASE_HEAD);

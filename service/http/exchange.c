@@ -13,9 +13,9 @@
 #include "service/http/reply.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
-#include "service/http/unescape.h"
-#include "service/log.h"
-#include "service/metrics.h"
+#include "service/request/unescape.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
 
 enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
 {

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "service/http/route.h"
-#include "service/metrics.h"
+#include "service/metrics/metrics.h"
 
 enum {
     CROWD = 256, /* see why_a_crowd */

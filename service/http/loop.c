@@ -30,7 +30,7 @@
 #include "service/http/room.h"
 #include "service/http/route.h"
 #include "service/http/thread.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 enum {
     TURN_MS_MAX = 1000,   /* libmicrohttpd looks for idle connections at least this often */
@@ -52,44 +52,10 @@ enum {
 
 /* ---- requests that come back ---- */
 
-void http_return(struct http_thread *thread, struct request *list)
-{
-    struct request *last = list;
-    while (last->queue_next)
-        last = last->queue_next;
-    struct request *head = atomic_load_explicit(&thread->returned, memory_order_relaxed);
-    do
-        last->queue_next = head;
-    while (!atomic_compare_exchange_weak_explicit(&thread->returned, &head, list,
-                                                  memory_order_release, memory_order_relaxed));
-    if (!head) /* otherwise the thread was woken for the earlier ones, and has not looked yet */
-        http_wake(thread);
-}
-
-/* One pass per thread, of which there are few. */
-void http_return_all(struct request **requests, size_t count)
-{
-    while (count > 0) {
-        struct http_thread *thread = requests[0]->http_thread;
-        struct request *list = NULL;
-        size_t kept = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (requests[i]->http_thread != thread) {
-                requests[kept++] = requests[i];
-                continue;
-            }
-            requests[i]->queue_next = list;
-            list = requests[i];
-        }
-        http_return(thread, list);
-        count = kept;
-    }
-}
-
 static void take_returned(struct http_thread *thread)
 {
     struct request *request =
-        atomic_exchange_explicit(&thread->returned, NULL, memory_order_acquire);
+        atomic_exchange_explicit(&thread->home.returned, NULL, memory_order_acquire);
     while (request) {
         struct request *next = request->queue_next;
         connection_return(thread, request);
@@ -155,7 +121,7 @@ static void nap(const struct http_thread *thread)
     if (thread->polled < NAP_POLLED || thread->runs_due > 0 || thread->closing ||
         atomic_load_explicit(&thread->service->other_daemons, memory_order_relaxed) == 0)
         return;
-    struct pollfd answers = {.fd = thread->wake_fd, .events = POLLIN};
+    struct pollfd answers = {.fd = thread->home.wake_fd, .events = POLLIN};
     const struct timespec most = {.tv_nsec = NAP_NS};
     ppoll(&answers, 1, &most, NULL);
 }
@@ -167,8 +133,8 @@ static bool wait_for_events(struct http_thread *thread)
     uint64_t wakes;
     int count = epoll_wait(thread->loop_fd, events, 4, wait_ms(thread));
     for (int i = 0; i < count; i++)
-        if (events[i].data.fd == thread->wake_fd &&
-            read(thread->wake_fd, &wakes, sizeof wakes) != sizeof wakes)
+        if (events[i].data.fd == thread->home.wake_fd &&
+            read(thread->home.wake_fd, &wakes, sizeof wakes) != sizeof wakes)
             assert(errno == EAGAIN);
     return count > 0;
 }
@@ -372,16 +338,16 @@ static bool open_files(struct http_thread *thread)
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(thread->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     assert(info);
-    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    thread->home.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
-    return thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0 &&
-           watch(thread, info->epoll_fd) && watch(thread, thread->wake_fd);
+    return thread->home.wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0 &&
+           watch(thread, info->epoll_fd) && watch(thread, thread->home.wake_fd);
 }
 
 static void close_files(struct http_thread *thread)
 {
-    const int fds[] = {thread->wake_fd, thread->hangup_fd, thread->loop_fd};
+    const int fds[] = {thread->home.wake_fd, thread->hangup_fd, thread->loop_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -407,7 +373,7 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
         abort();
     thread->service = service;
     thread->room = room;
-    thread->wake_fd = thread->loop_fd = thread->hangup_fd = -1;
+    thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
     thread->listen_inherited = inherited;
     thread->classes = parts[part].classes;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "service/request.h"
+#include "service/request/request.h"
 #include "service/service.h"
 
 struct http_room;
@@ -24,14 +24,6 @@ enum http_part {
 struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
                                bool inherited, enum http_part part, char *error_out,
                                size_t error_size);
-
-/* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
- * wakes it. Any thread; may be called until http_close. */
-void http_return(struct http_thread *thread, struct request *list);
-
-/* Gives requests of any HTTP threads back, one list and one wake-up per thread. Overwrites the
- * array. Any thread; may be called until http_close. */
-void http_return_all(struct request **requests, size_t count);
 
 /* Waits for the thread to end: once it is at SERVICE_DRAINS, every accepted request is answered,
  * or drain_ms have passed. */

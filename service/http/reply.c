@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include "service/http/access.h"
-#include "service/http/prepared.h"
-#include "service/metrics.h"
+#include "service/request/prepared.h"
+#include "service/metrics/metrics.h"
 
 static const char problem_type[] = "application/problem+json";
 enum { NAMED_MAX = ANSWER_INLINE_MAX + 96 }; /* a problem with the id of its request */

@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
-#include "service/log.h"
-#include "service/metrics.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
 
 enum {
     PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
@@ -31,23 +31,23 @@ enum {
 };
 
 struct http_room {
-    unsigned most;              /* places, as configured */
-    _Atomic unsigned max;       /* places now: fewer while descriptors are lacking */
-    _Atomic unsigned taken;     /* places; a connection that is told to go has none */
-    _Atomic unsigned connected; /* connections, with those that are told to go */
-    struct http_room *beside;   /* the other listener's, with the same descriptors; or NULL */
+    unsigned most; /* places, as configured */
+    struct connection_use *use;
+    _Atomic unsigned taken;   /* places; a connection that is told to go has none */
+    struct http_room *beside; /* the other listener's, with the same descriptors; or NULL */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
     _Atomic size_t thread_count; /* of those that have joined: the first serve already */
 };
 
-struct http_room *room_open(unsigned max)
+struct http_room *room_open(unsigned max, struct connection_use *use)
 {
     struct http_room *room = calloc(1, sizeof *room);
     if (!room)
         abort();
     assert(max > 0);
     room->most = max;
-    atomic_init(&room->max, max);
+    room->use = use;
+    atomic_store(&use->max, max);
     return room;
 }
 
@@ -57,7 +57,7 @@ void room_close(struct http_room **room_pointer)
     *room_pointer = NULL;
     if (!room)
         return;
-    assert(atomic_load(&room->taken) == 0 && atomic_load(&room->connected) == 0);
+    assert(atomic_load(&room->taken) == 0 && atomic_load(&room->use->open) == 0);
     free(room);
 }
 
@@ -80,12 +80,6 @@ void room_pair(struct http_room *one, struct http_room *other)
     other->beside = one;
 }
 
-void room_use(const struct http_room *room, struct room_use *use_out)
-{
-    use_out->connected = atomic_load(&room->connected);
-    use_out->max = atomic_load(&room->max);
-}
-
 /* ---- who may come ---- */
 
 /* Whether a line about refused or closed connections is due. */
@@ -100,7 +94,7 @@ static bool may_log(struct http_thread *thread)
 bool room_admits(struct http_thread *thread)
 {
     struct http_room *room = thread->room;
-    if (atomic_load(&room->connected) < room_accept_max(room))
+    if (atomic_load(&room->use->open) < room_accept_max(room))
         return true;
     metrics_count(METRIC_CONNECTIONS_FULL); /* requests are under way on all connections */
     return false;
@@ -177,7 +171,7 @@ static bool make_room(struct http_thread *thread)
     metrics_count(METRIC_CONNECTIONS_ROOM);
     if (may_log(thread))
         log_event(LOG_WARN, "connections_full", "connections_max=%u",
-                  atomic_load(&thread->room->max));
+                  atomic_load(&thread->room->use->max));
     return true;
 }
 
@@ -205,7 +199,7 @@ static struct http_thread *most_descriptors(struct http_room *room)
 static void ask_for_places(struct http_thread *thread, unsigned count)
 {
     atomic_fetch_add(&thread->room_asked, count);
-    http_wake(thread);
+    request_home_wake(&thread->home);
 }
 
 void room_enter(struct http_thread *thread, struct http_connection *connection)
@@ -215,8 +209,8 @@ void room_enter(struct http_thread *thread, struct http_connection *connection)
     waiting_add(thread, connection);
     thread->strangers++;
     atomic_fetch_add(&thread->connections, 1);
-    atomic_fetch_add(&room->connected, 1);
-    if (atomic_fetch_add(&room->taken, 1) < atomic_load(&room->max))
+    atomic_fetch_add(&room->use->open, 1);
+    if (atomic_fetch_add(&room->taken, 1) < atomic_load(&room->use->max))
         return;
     struct http_thread *most = most_connections(room);
     if (most == thread)
@@ -232,12 +226,12 @@ void room_enter(struct http_thread *thread, struct http_connection *connection)
  * connections, libmicrohttpd accepts nobody until one of them has ended. */
 void room_shrink(struct http_thread *thread)
 {
-    if (atomic_load(&thread->room->connected) >= room_accept_max(thread->room))
+    if (atomic_load(&thread->room->use->open) >= room_accept_max(thread->room))
         return; /* nobody is accepted because requests are under way on all connections */
     struct http_thread *most = most_descriptors(thread->room);
     unsigned taken = atomic_load(&most->room->taken), half = (taken + 1) / 2;
     unsigned freed = half < FREED ? half : FREED; /* few clients may just be sending a request */
-    atomic_store(&most->room->max, taken > freed ? taken - freed : 1);
+    atomic_store(&most->room->use->max, taken > freed ? taken - freed : 1);
     if (most != thread)
         make_room(thread);
     ask_for_places(most, freed);
@@ -246,9 +240,9 @@ void room_shrink(struct http_thread *thread)
 void room_grow(struct http_thread *thread)
 {
     struct http_room *room = thread->room;
-    unsigned max = atomic_load(&room->max), more = max + max / GROWTH + 1;
+    unsigned max = atomic_load(&room->use->max), more = max + max / GROWTH + 1;
     if (max < room->most)
-        atomic_store(&room->max, more < room->most ? more : room->most);
+        atomic_store(&room->use->max, more < room->most ? more : room->most);
 }
 
 void room_leave(struct http_thread *thread, struct http_connection *connection)
@@ -259,7 +253,7 @@ void room_leave(struct http_thread *thread, struct http_connection *connection)
     waiting_not_busy(thread, connection);
     thread->strangers -= !connection->known;
     size_t before = atomic_fetch_sub(&thread->connections, 1);
-    unsigned connected = atomic_fetch_sub(&room->connected, 1);
+    unsigned connected = atomic_fetch_sub(&room->use->open, 1);
     assert(before > 0 && connected > 0);
 }
 

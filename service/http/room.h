@@ -13,8 +13,8 @@ enum { ROOM_EXTRA = 32 };
 
 struct http_room;
 
-/* Makes room for `max` connections. */
-struct http_room *room_open(unsigned max);
+/* Makes room for `max` connections, which are counted in `use`. */
+struct http_room *room_open(unsigned max, struct connection_use *use);
 
 /* Frees it, after all HTTP threads have ended. NULL is fine. */
 void room_close(struct http_room **room);
@@ -27,15 +27,6 @@ void room_join(struct http_room *room, struct http_thread *thread);
 
 /* How many connections libmicrohttpd may have before it accepts no more. */
 unsigned room_accept_max(const struct http_room *room);
-
-/* What is taken of the room. */
-struct room_use {
-    unsigned connected; /* open connections */
-    unsigned max;       /* that there may be now */
-};
-
-/* Any thread. */
-void room_use(const struct http_room *room, struct room_use *use_out);
 
 /* The functions below are for the HTTP thread alone. */
 

@@ -16,7 +16,7 @@
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
 #include "service/calls/web.h"
-#include "service/http/unescape.h"
+#include "service/request/unescape.h"
 
 static const struct route routes[] = {
     {"POST", "/order", false, ROUTE_BUYER, true, CALL_ORDER, call_order_post},

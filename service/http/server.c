@@ -15,7 +15,7 @@
 #include "service/http/loop.h"
 #include "service/http/room.h"
 #include "service/http/thread.h"
-#include "service/log.h"
+#include "service/log/log.h"
 
 enum {
     HTTP_THREADS_MAX = LISTENER_SOCKETS_MAX + 1,
@@ -79,10 +79,10 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
         return false;
     }
     server->apart = server->admin.count > 0;
-    server->service->public_room = server->public_room;
     if (!server->apart)
         return true;
-    server->service->admin_room = server->admin_room;
+    server->admin_room = room_open(server->service->operators_max, &server->service->admin_use);
+    room_pair(server->public_room, server->admin_room);
     server->threads[0] = http_start(server->service, server->admin_room, server->admin.fds[0],
                                     server->admin.inherited, HTTP_OPERATORS, error_out, error_size);
     if (!server->threads[0])
@@ -111,9 +111,7 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     if (!server)
         abort();
     server->service = service;
-    server->public_room = room_open(service->connections_max);
-    server->admin_room = room_open(service->operators_max);
-    room_pair(server->public_room, server->admin_room);
+    server->public_room = room_open(service->connections_max, &service->public_use);
     if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
         return server;
     http_server_close(&server);
@@ -177,7 +175,7 @@ void http_server_drain(struct http_server *server)
     assert(atomic_load(&server->service->phase) == SERVICE_DRAINS);
     for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
         if (server->threads[i])
-            http_wake(server->threads[i]);
+            request_home_wake(&server->threads[i]->home);
     for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
         if (server->threads[i])
             http_join(server->threads[i]);

@@ -2,18 +2,9 @@
 #include "service/http/thread.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <microhttpd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-
-void http_wake(struct http_thread *thread)
-{
-    uint64_t one = 1;
-    ssize_t written = write(thread->wake_fd, &one, sizeof one);
-    assert(written == sizeof one || errno == EAGAIN);
-}
 
 /* ---- connections ---- */
 

@@ -5,7 +5,7 @@
 
 #include "base/worker.h"
 #include "service/config/networks.h"
-#include "service/request.h"
+#include "service/request/request.h"
 #include "service/service.h"
 
 enum {
@@ -77,15 +77,12 @@ struct http_thread {
     struct MHD_Daemon *daemon;
     int listen_fd;
     bool listen_inherited;  /* the next daemon goes on listening on it */
-    int wake_fd;            /* eventfd; any thread may write */
     int hangup_fd;          /* epoll: connections whose client has closed its side */
     int64_t hangups_due_ns; /* when they are looked at again */
     bool hangups_unseen;    /* the last turn did not look, and may have read past one */
-    int loop_fd;            /* epoll: the daemon's own epoll and wake_fd */
+    int loop_fd;            /* epoll: the daemon's own epoll and home.wake_fd */
 
-    /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
-    _Atomic(struct request *) returned;
-
+    struct request_home home; /* requests that came back from workers */
     struct request_list lists[HTTP_LISTS];
     struct http_fair fair;
     struct http_access access;
@@ -119,9 +116,6 @@ struct http_thread {
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
     size_t problem_bytes[PROBLEM_COUNT];             /* of their texts */
 };
-
-/* Wakes the thread, to look at service->phase and room_asked. Any thread. */
-void http_wake(struct http_thread *thread);
 
 /* From now on the connection waits for its client: for the first line of a request, or until the
  * client has taken an answer, or the next piece of it. */

@@ -12,10 +12,9 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/calls/call.h"
-#include "service/faults.h"
-#include "service/http/loop.h"
-#include "service/queue.h"
+#include "service/request/request.h"
+#include "service/request/faults.h"
+#include "service/request/queue.h"
 
 enum { IDLE_MS = 1000 }; /* the longest wait for a request; a stopped queue ends it at once */
 
@@ -32,7 +31,7 @@ static void give_back(struct call_worker_thread *thread, struct request **reques
 {
     for (size_t i = 0; i < count; i++)
         queue_leave(thread->queue, requests[i]->flow);
-    http_return_all(requests, count);
+    request_return_all(requests, count);
 }
 
 /* Marks the requests as taken, and gives back those whose deadline came first. Returns how many are

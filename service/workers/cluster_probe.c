@@ -11,8 +11,8 @@
 
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
-#include "service/log.h"
-#include "service/metrics.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
 #include "stock/types.h"
 
 /* Lists the masters that gave no answer; returns how many they are. */

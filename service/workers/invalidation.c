@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lua/redis.h"
-#include "service/faults.h"
+#include "service/request/faults.h"
 
 enum { RETRY_MS = 50 };
 

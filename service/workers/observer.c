@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/faults.h"
+#include "service/request/faults.h"
 
 struct observer {
     struct worker thread;

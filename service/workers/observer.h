@@ -3,8 +3,8 @@
 #ifndef SECKILL_SERVICE_WORKERS_OBSERVER_H
 #define SECKILL_SERVICE_WORKERS_OBSERVER_H
 
-#include "service/process_stats.h"
-#include "service/sale_figures.h"
+#include "service/metrics/process_stats.h"
+#include "service/metrics/sale_figures.h"
 #include "service/service.h"
 
 enum { OBSERVER_PAUSE_MS = 2000 };

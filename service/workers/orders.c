@@ -20,12 +20,11 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lua/redis.h"
-#include "service/calls/order_answer.h"
-#include "service/faults.h"
-#include "service/http/loop.h"
-#include "service/log.h"
-#include "service/metrics.h"
-#include "service/request.h"
+#include "service/request/order_answer.h"
+#include "service/request/faults.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
+#include "service/request/request.h"
 #include "stock/stock.h"
 
 enum {
@@ -68,7 +67,7 @@ static void refuse(struct order_worker *worker, size_t count)
         }
         queue_leave(worker->service->orders, request->flow);
     }
-    http_return_all(worker->requests, count);
+    request_return_all(worker->requests, count);
 }
 
 enum { ID_PARTS = (STOCK_BATCH_MAX + ORDER_ID_RESERVE_MAX - 1) / ORDER_ID_RESERVE_MAX };
@@ -121,7 +120,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
         queue_leave(worker->service->orders, withdrawn[i]->flow);
-    http_return_all(withdrawn, dropped);
+    request_return_all(withdrawn, dropped);
     return taken;
 }
 
@@ -168,7 +167,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
         queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
     }
-    http_return_all(worker->requests, decided);
+    request_return_all(worker->requests, decided);
     return decided;
 }
 

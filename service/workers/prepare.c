@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/faults.h"
-#include "service/log.h"
+#include "service/request/faults.h"
+#include "service/log/log.h"
 #include "service/schema.h"
 #include "sql/server/server.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/log.h"
-#include "service/rates.h"
+#include "service/log/log.h"
+#include "service/metrics/rates.h"
 #include "service/workers/observer.h"
 
 enum { TEXT_SIZE = 192 };

@@ -5,8 +5,8 @@
 #include "service/workers/retention.h"
 
 #include "base/clock.h"
-#include "service/log.h"
-#include "service/metrics.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
 
 enum {
     TURN_MS = 40, /* spent in one turn, of 200 ms */

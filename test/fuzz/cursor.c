@@ -16,7 +16,7 @@
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
 #include "service/http/stream.h"
-#include "service/order_id.h"
+#include "service/request/order_id.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
 

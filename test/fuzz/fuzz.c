@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/log.h"
+#include "service/log/log.h"
 
 char *fuzz_text(struct fuzz_input *input, char end, size_t *length_out)
 {

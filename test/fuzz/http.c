@@ -16,8 +16,8 @@
 
 #include <netinet/in.h>
 
-#include "service/calls/order_answer.h"
-#include "service/faults.h"
+#include "service/request/order_answer.h"
+#include "service/request/faults.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
 #include "stock/stock.h"
@@ -108,7 +108,7 @@ static void give_back(struct queue *queue, struct request **requests, size_t cou
     for (size_t i = 0; i < count; i++)
         queue_leave(queue, requests[i]->flow);
     if (count > 0)
-        http_return_all(requests, count);
+        request_return_all(requests, count);
 }
 
 /* As service/workers/calls.c does it, one request at a time. */
@@ -145,8 +145,7 @@ static void carry_order(struct request *request)
 static void carry_all(void)
 {
     struct request *request;
-    while (queue_waiting(service->orders) &&
-           queue_take(service->orders, &request, 1, 0, 0) == 1)
+    while (queue_waiting(service->orders) && queue_take(service->orders, &request, 1, 0, 0) == 1)
         carry_order(request);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         while (queue_waiting(service->calls[kind]) &&
@@ -178,7 +177,7 @@ static void open_all(void)
     assert(bound);
     bool listens = listener_listen(&listener);
     assert(listens);
-    struct http_room *room = room_open(16, 8);
+    struct http_room *room = room_open(16, &service->public_use);
     thread = http_start(service, room, listener.fds[0], false, HTTP_ALL, error, sizeof error);
     assert(thread);
     open_worker();

@@ -32,7 +32,7 @@ def document(description):
 @pytest.fixture(scope="module")
 def statuses():
     """{code: status} of every problem that the service knows."""
-    text = (ROOT / "service/answer.h").read_text(encoding="utf-8")
+    text = (ROOT / "service/request/answer.h").read_text(encoding="utf-8")
     return {code: status for status, code in PROBLEM.findall(text)}
 
 

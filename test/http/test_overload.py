@@ -18,7 +18,7 @@ from harness.daemon import PROGRAM, STEADY
 from harness.load import crowd
 from harness.processes import wait_until
 
-ANSWERS_MB_MAX = 32  # of long answers that wait for their clients (service/answer.h)
+ANSWERS_MB_MAX = 32  # of long answers that wait for their clients (service/request/answer.h)
 CONNECTION_KB = 18   # libmicrohttpd's memory, the request and its body
 sanitized = pytest.mark.skipif("san/" in PROGRAM, reason="a sanitizer keeps what was freed")
 

@@ -1,0 +1,178 @@
+/* The figures of the sales follow the ledger, and are bounded however many sales there are. */
+#include "service/metrics/sale_figures.h"
+#include "sql/server/server.h"
+#include "sql/test_server.h"
+
+static struct ledger *ledger;
+static struct sale_figures *figures;
+static struct sale_figures_view view;
+
+enum { NOW_MS = 1000000000, PAGES = 3, MANY = (PAGES - 1) * SALE_FIGURES_PAGE + 50 };
+
+static int start_group(void **state)
+{
+    (void)state;
+    char error[128];
+    sql_server_clear();
+    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    if (!ledger)
+        fail_msg("%s", error);
+    return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    ledger_close(&ledger);
+    return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    sql_server_empty();
+    figures = sale_figures_open();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    sale_figures_close(&figures);
+    return 0;
+}
+
+static void turn(int64_t now_ms)
+{
+    assert_true(sale_figures_turn(figures, ledger, now_ms));
+    sale_figures_view(figures, &view);
+    assert_int_equal(view.read_ms, now_ms);
+    for (size_t i = 1; i < view.shown; i++)
+        assert_true(strcmp(view.sales[i - 1].sku, view.sales[i].sku) < 0);
+}
+
+/* Sales that ended long ago, of one segment with 10 units each, from s1000 on. */
+static void make_sales(unsigned count)
+{
+    sql_server_do("INSERT INTO sale(sku,round,total,segments,ends_at)"
+                  " SELECT CONCAT('s',seq),1,10,1,'1970-01-02' FROM seq_1000_to_%u",
+                  999 + count);
+    sql_server_do("INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
+                  " SELECT CONCAT('s',seq),0,1,10,0,1 FROM seq_1000_to_%u",
+                  999 + count);
+}
+
+static const struct ledger_sale *shown(const char *sku)
+{
+    for (size_t i = 0; i < view.shown; i++)
+        if (strcmp(view.sales[i].sku, sku) == 0)
+            return &view.sales[i];
+    return NULL;
+}
+
+static void test_no_sale(void **state)
+{
+    (void)state;
+    turn(NOW_MS);
+    assert_int_equal(view.known, 0);
+    assert_int_equal(view.shown, 0);
+}
+
+static void test_figures_follow_the_ledger(void **state)
+{
+    (void)state;
+    make_sales(2);
+    turn(NOW_MS);
+    assert_int_equal(view.known, 2);
+    assert_int_equal(shown("s1001")->total, 10);
+    assert_int_equal(shown("s1001")->sold, 0);
+    sql_server_do("UPDATE stock_segment SET sold=7 WHERE sku='s1001'");
+    sql_server_do("UPDATE sale SET paused=1 WHERE sku='s1000'");
+    turn(NOW_MS);
+    assert_int_equal(shown("s1001")->sold, 7);
+    assert_true(shown("s1000")->settings.paused);
+    sql_server_do("DELETE FROM sale WHERE sku='s1000'"); /* retired */
+    turn(NOW_MS);
+    assert_int_equal(view.known, 1);
+    assert_null(shown("s1000"));
+    assert_non_null(shown("s1001"));
+}
+
+/* Each turn reads one page; when all are known, what changes comes to be shown. */
+static void test_many_sales_are_bounded(void **state)
+{
+    (void)state;
+    make_sales(MANY);
+    for (unsigned i = 1; i <= PAGES; i++) {
+        turn(NOW_MS + i);
+        assert_int_equal(view.shown, SALE_FIGURES_SHOWN_MAX);
+    }
+    assert_int_equal(view.known, MANY);
+    assert_null(shown("s1020")); /* of the first page, so read longest ago */
+    sql_server_do("UPDATE stock_segment SET sold=1 WHERE sku='s1020'");
+    for (unsigned i = 1; i <= PAGES; i++)
+        turn(NOW_MS + 1000 + i);
+    assert_int_equal(shown("s1020")->sold, 1);
+    sql_server_do("UPDATE stock_segment SET sold=2 WHERE sku='s1020'");
+    turn(NOW_MS + 2000); /* a shown one is read in each turn */
+    assert_int_equal(shown("s1020")->sold, 2);
+    assert_int_equal(view.known, MANY);
+}
+
+/* Even where nothing has happened in it yet, and much in all others. */
+static void test_a_running_sale_is_shown(void **state)
+{
+    (void)state;
+    make_sales(MANY);
+    sql_server_do("UPDATE sale SET ends_at=NULL WHERE sku='s1020'");
+    for (unsigned i = 1; i <= PAGES; i++)
+        turn(NOW_MS + i);
+    sql_server_do("UPDATE stock_segment SET sold=1 WHERE sku<>'s1020'");
+    for (unsigned i = 1; i <= PAGES; i++)
+        turn(NOW_MS + 1000 + i);
+    assert_non_null(shown("s1020"));
+    assert_int_equal(view.shown, SALE_FIGURES_SHOWN_MAX);
+}
+
+static void test_open_window(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = {.settings = {.starts_ms = 0, .ends_ms = 0}};
+    assert_true(sale_figures_open_at(&sale, 5));
+    sale.settings = (struct ledger_settings){.starts_ms = 5, .ends_ms = 7, .paused = true};
+    assert_false(sale_figures_open_at(&sale, 4));
+    assert_true(sale_figures_open_at(&sale, 5));
+    assert_true(sale_figures_open_at(&sale, 6));
+    assert_false(sale_figures_open_at(&sale, 7));
+}
+
+/* The figures stay as they were. */
+static void test_a_ledger_that_fails(void **state)
+{
+    (void)state;
+    make_sales(1);
+    turn(NOW_MS);
+    char error[128];
+    struct ledger *nowhere = ledger_open("mysql://u:p@127.0.0.1:1/none", 100, error, sizeof error);
+    assert_non_null(nowhere);
+    assert_false(sale_figures_turn(figures, nowhere, NOW_MS + 1));
+    sale_figures_view(figures, &view);
+    assert_int_equal(view.read_ms, NOW_MS);
+    assert_int_equal(view.shown, 1);
+    ledger_close(&nowhere);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_no_sale),
+        TEST(test_figures_follow_the_ledger),
+        TEST(test_many_sales_are_bounded),
+        TEST(test_a_running_sale_is_shown),
+        TEST(test_open_window),
+        TEST(test_a_ledger_that_fails),
+    };
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}

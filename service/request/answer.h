@@ -1,0 +1,161 @@
+/* The answer to a request: a fixed problem or a text. Knows nothing of HTTP threads. */
+#ifndef SECKILL_SERVICE_REQUEST_ANSWER_H
+#define SECKILL_SERVICE_REQUEST_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ANSWER_INLINE_MAX = 640, /* bytes of an answer that needs no allocation */
+    RETRY_AFTER_S_MAX = 3600,
+    ANSWERS_BYTES_MAX = 32 << 20, /* of allocated texts: beyond it no long answer is made */
+    ANSWERS_SHOP_MAX = 24 << 20,  /* and beyond this none for the shop: operators are served */
+};
+
+/* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
+ * error that a client can get; several may share a code, with a detail of their own. Clients rely
+ * on codes and statuses; titles and details may change. A status that is new here must be added to
+ * METRICS_STATUSES, which the compiler checks. */
+#define PROBLEMS(X)                                                                                \
+    X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
+    X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
+      "The headers do not say clearly where the request ends.", 0)                                 \
+    X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
+      "A line of the head is malformed, or there is not exactly one Host.", 0)                     \
+    X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
+      "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
+    X(ORIGIN_REFUSED, 403, "origin_refused", "Origin refused",                                     \
+      "A page of another origin may not make this call; see Origin.", 0)                           \
+    X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
+    X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
+    X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
+    X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                         \
+      "This path takes another method; see Allow.", 0)                                             \
+    X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \
+      "The request was not complete in time.", 0)                                                  \
+    X(SOLD_OUT, 409, "sold_out", "Sold out", "Fewer units are left than the order wants.", 0)      \
+    X(NOT_STARTED, 409, "sale_not_started", "Sale not started",                                    \
+      "The sale is not open yet; see starts_at.", 1)                                               \
+    X(ENDED, 409, "sale_ended", "Sale ended", "The sale is over; see ends_at.", 0)                 \
+    X(PAUSED, 409, "sale_paused", "Sale paused", "The sale takes no orders for now.", 5)           \
+    X(LIMIT, 409, "limit_reached", "Limit reached",                                                \
+      "The user would have more units than the sale's limit allows; see orders.", 0)               \
+    X(OTHER_ROUND, 409, "round_mismatch", "Round mismatch",                                        \
+      "The sale is not in the round of if_round; see round, which is 0 without a sale.", 0)        \
+    X(ROUND_IN_USE, 409, "round_in_use", "Round in use",                                           \
+      "Orders of the present round hold units; end_round ends those that are reserved.", 0)        \
+    X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
+      "The order's present status does not allow this call; see order_status.", 0)                 \
+    X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \
+      "Orders of the sale are reserved; see reserved.", 0)                                         \
+    X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
+      "A body may have at most 4096 bytes.", 0)                                                    \
+    X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
+      "A query may have at most 50 parameters.", 0)                                                \
+    X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
+      "The body must be application/json.", 0)                                                     \
+    X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
+      "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
+    X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \
+      "This user or this address has ordered too often; try again later.", 1)                      \
+    X(HEADERS_TOO_LARGE, 431, "headers_too_large", "Headers too large",                            \
+      "The headers and cookies take more memory than a connection has.", 0)                        \
+    X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
+      "Too many requests are waiting; this one was not accepted.", 1)                              \
+    X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
+      "The call cannot be carried out now; nothing was done.", 1)                                  \
+    X(REDIS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "Redis cannot be reached or takes no writes now; nothing was done.", 1)                      \
+    X(LEDGER_UNAVAILABLE, 503, "unavailable", "Unavailable",                                       \
+      "The ledger cannot be reached or takes no writes now; nothing was done.", 1)                 \
+    X(LEDGER_DAMAGED, 503, "unavailable", "Unavailable",                                           \
+      "A row of this sale or order in the ledger makes no sense and must be mended by an "         \
+      "operator; nothing was done.",                                                               \
+      1)                                                                                           \
+    X(BOTH_UNAVAILABLE, 503, "unavailable", "Unavailable",                                         \
+      "Neither Redis nor the ledger can be reached or takes writes now; nothing was done.", 1)     \
+    X(LOCKS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "The servers of the segments' locks cannot be reached now; nothing was done.", 1)            \
+    X(NO_ORDER_ID, 503, "no_order_id", "No order id",                                              \
+      "The server may not make order ids now, as it could not renew its lease of a node number; "  \
+      "nothing was done.",                                                                         \
+      1)                                                                                           \
+    X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
+      "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
+      "or, without a key, ask for the order.",                                                     \
+      1)
+
+#define PROBLEM_ID(name, status, code, title, detail, retry) PROBLEM_##name,
+enum problem { PROBLEMS(PROBLEM_ID) PROBLEM_COUNT, PROBLEM_NONE = PROBLEM_COUNT };
+#undef PROBLEM_ID
+
+struct prepared;
+
+/* Written by whoever has the request at the moment; read by its HTTP thread once it came back. All
+ * zeros but for PROBLEM_NONE is an empty answer. */
+struct answer {
+    enum problem problem;      /* PROBLEM_NONE: one of those below */
+    struct prepared *prepared; /* NULL, or a hold of an answer that many requests share */
+    unsigned status;
+    const char *content_type; /* a constant text */
+    char *text;               /* inline_text, or malloc'ed and the answer's own */
+    size_t length;
+    size_t allocated;          /* bytes of the malloc'ed text, as answers_bytes counts them */
+    const char *cache_control; /* a constant text; NULL: no such header */
+    uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
+    unsigned retry_after_s;    /* 0: no such header */
+    unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
+    unsigned reset_s;
+    char inline_text[ANSWER_INLINE_MAX];
+};
+
+struct json_t;
+
+/* Each function that answers frees what the answer owned before. */
+void answer_problem(struct answer *answer, enum problem problem);
+
+/* A problem with a detail of its own; NULL: the problem's usual one. */
+void answer_detail(struct answer *answer, enum problem problem, const char *detail);
+
+/* The same with further members, `extra`, as JSON text that begins with a comma. */
+void answer_members(struct answer *answer, enum problem problem, const char *detail,
+                    const char *extra);
+
+/* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
+ * yet. */
+void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
+
+/* `text` must be malloc'ed; the answer owns it from now on. */
+void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
+                 size_t length);
+
+/* Makes room for a text of at most `size` bytes: the caller writes it to the result and sets
+ * answer->length. */
+char *answer_begin(struct answer *answer, unsigned status, const char *content_type, size_t size);
+
+/* Instead of setting answer->length: also gives back what the text did not need, as the answer may
+ * wait long for its client. */
+void answer_end(struct answer *answer, size_t length);
+
+/* Bytes that the texts of all answers take now, but for the small ones within the requests. */
+size_t answers_bytes(void);
+
+/* Answers with a jansson value as text, and releases the value. */
+void answer_json(struct answer *answer, unsigned status, struct json_t *value);
+
+/* Answers with what many requests share, and takes over the caller's hold of it. */
+void answer_prepared(struct answer *answer, struct prepared *prepared);
+
+/* Frees what the answer owns, and leaves it empty. */
+void answer_clear(struct answer *answer);
+
+unsigned problem_status(enum problem problem);
+unsigned problem_retry_after(enum problem problem);
+
+/* The whole problem document, with further members `extra` (",\"name\":…" or ""). Returns its
+ * length, cut to size. */
+size_t problem_text(enum problem problem, const char *detail, const char *extra, char *out,
+                    size_t size);
+
+#endif

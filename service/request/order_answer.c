@@ -1,0 +1,222 @@
+/* An order as its answers show it: the one serialiser, and the answer to each outcome. */
+#include "service/request/order_answer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "service/metrics/metrics.h"
+#include "sql/orders/orders.h"
+
+static char *put(char *at, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(at, text, length);
+    return at + length;
+}
+
+/* Of printable ASCII, JSON escapes these two. */
+static char *put_escaped(char *at, const char *text)
+{
+    for (;; text++) {
+        size_t plain = strcspn(text, "\"\\");
+        memcpy(at, text, plain);
+        at += plain;
+        text += plain;
+        if (*text == '\0')
+            return at;
+        *at++ = '\\';
+        *at++ = *text;
+    }
+}
+
+/* The answer to every accepted order passes here, so it is written without printf. Skus, statuses
+ * and times need no JSON escapes: their alphabets have nothing to escape. */
+char *order_put(char *at, const struct order_text *order)
+{
+    at = put(at, "{\"order_id\":\"");
+    at = decimal_put(at, order->order_id);
+    at = put(at, "\",\"sku\":\"");
+    at = put(at, order->sku);
+    at = put(at, "\",\"round\":");
+    at = decimal_put(at, order->round);
+    at = put(at, ",\"user_id\":\"");
+    at = put_escaped(at, order->user_id);
+    at = put(at, "\",\"qty\":");
+    at = decimal_put(at, order->qty);
+    at = put(at, ",\"segment\":");
+    at = decimal_put(at, order->segment);
+    at = put(at, ",\"status\":\"");
+    at = put(at, order->status);
+    at = put(at, "\",\"created_at\":\"");
+    at = put(at, order->created_at);
+    if (order->expires_at[0] != '\0') {
+        at = put(at, "\",\"expires_at\":\"");
+        at = put(at, order->expires_at);
+    }
+    return put(at, "\"}");
+}
+
+/* An order fits into the answer itself: no allocation. */
+static void answer_text_of(struct answer *answer, unsigned status, const struct order_text *order)
+{
+    char *text = answer_begin(answer, status, "application/json", ORDER_TEXT_MAX);
+    char *end = put(order_put(text, order), "\n");
+    answer->length = (size_t)(end - text);
+    assert(answer->length <= ORDER_TEXT_MAX);
+}
+
+void order_answer_record(struct answer *answer, const struct ledger_record *record)
+{
+    struct order_text order = {
+        .order_id = record->order_id,
+        .sku = record->sku,
+        .round = record->round,
+        .user_id = record->user_id,
+        .qty = record->qty,
+        .segment = record->segment,
+        .status = record->status,
+        .created_at = record->created_at,
+        .expires_at = record->expires_at,
+    };
+    answer_text_of(answer, 200, &order);
+}
+
+/* `order_status`: what has become of the order since; nothing yet, if it is new. */
+static void answer_accepted(struct answer *answer, unsigned status, const char *order_status,
+                            const struct stock_order *accepted)
+{
+    struct order_text order = {
+        .order_id = accepted->order_id,
+        .sku = accepted->sku,
+        .round = accepted->round,
+        .user_id = accepted->user_id,
+        .qty = accepted->qty,
+        .segment = accepted->segment,
+        .status = order_status,
+        .created_at = accepted->created_at,
+        .expires_at = accepted->expires_at,
+    };
+    answer_text_of(answer, status, &order);
+}
+
+/* Adds when the sale opens or ended. */
+static void answer_closed(struct answer *answer, enum problem problem, const char *member,
+                          const struct stock_order *order)
+{
+    char extra[64], time[LEDGER_TIME_SIZE];
+    ledger_time_format(order->at_ms, time);
+    snprintf(extra, sizeof extra, ",\"%s\":\"%s\"", member, time);
+    answer_members(answer, problem, NULL, extra);
+}
+
+/* The bound is for an opening that is days away: it may be brought forward meanwhile. */
+static void answer_not_started(struct answer *answer, const struct stock_order *order)
+{
+    int64_t wait_s = (order->at_ms - order->created_ms + 999) / 1000;
+    answer_closed(answer, PROBLEM_NOT_STARTED, "starts_at", order);
+    answer->retry_after_s = wait_s < 1                   ? 1
+                            : wait_s > RETRY_AFTER_S_MAX ? RETRY_AFTER_S_MAX
+                                                         : (unsigned)wait_s;
+}
+
+/* Adds the orders that the user has. */
+static void answer_limit(struct answer *answer, const struct stock_history *history)
+{
+    char extra[64 + LEDGER_QUOTA_ORDERS_MAX * 24];
+    assert(history->order_count <= LEDGER_QUOTA_ORDERS_MAX);
+    char *at = put(extra, ",\"limit\":");
+    at = decimal_put(at, history->limit);
+    at = put(at, ",\"orders\":[");
+    for (size_t i = 0; i < history->order_count; i++) {
+        at = put(at, i == 0 ? "\"" : ",\"");
+        at = decimal_put(at, history->order_ids[i]);
+        at = put(at, "\"");
+    }
+    at = put(at, "]");
+    *at = '\0';
+    answer_members(answer, PROBLEM_LIMIT, NULL, extra);
+}
+
+static unsigned whole_seconds(int64_t ms)
+{
+    return ms > 0 ? (unsigned)((ms + 999) / 1000) : 1;
+}
+
+/* Clients that are refused together are given different times, up to half as long again, so that
+ * they do not come back together. The order's id is as good as a random number, and at hand. */
+static void answer_rate_limited(struct answer *answer, const struct stock_order *order)
+{
+    const struct stock_rate_status *over = &order->rate_status;
+    unsigned retry_s = whole_seconds(over->retry_ms);
+    uint64_t spread = order->order_id * UINT64_C(0x9e3779b97f4a7c15) >> 33;
+    answer_detail(answer, PROBLEM_RATE_LIMITED, NULL);
+    answer->retry_after_s = retry_s + (unsigned)(spread % (retry_s / 2 + 2));
+    answer->limit = over->burst;
+    answer->reset_s = whole_seconds(over->reset_ms);
+}
+
+void order_answer(struct request *request, enum problem refusal)
+{
+    struct answer *answer = &request->answer;
+    struct stock_order *order = &request->order;
+    switch (order->outcome) {
+    case STOCK_ACCEPTED:
+        metrics_count(METRIC_ORDERS_ACCEPTED);
+        answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
+        answer->new_order_id = order->order_id;
+        break;
+    case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
+        metrics_count(METRIC_ORDERS_REPLAYED);
+        answer_accepted(answer, 200, order->status, order);
+        break;
+    case STOCK_KEY_REUSED:
+        metrics_count(METRIC_ORDERS_KEY_REUSED);
+        answer_problem(answer, PROBLEM_KEY_REUSED);
+        break;
+    case STOCK_SOLD_OUT:
+        metrics_count(METRIC_ORDERS_SOLD_OUT);
+        answer_problem(answer, PROBLEM_SOLD_OUT);
+        break;
+    case STOCK_NOT_STARTED:
+        metrics_count(METRIC_ORDERS_NOT_STARTED);
+        answer_not_started(answer, order);
+        break;
+    case STOCK_ENDED:
+        metrics_count(METRIC_ORDERS_ENDED);
+        answer_closed(answer, PROBLEM_ENDED, "ends_at", order);
+        break;
+    case STOCK_PAUSED:
+        metrics_count(METRIC_ORDERS_PAUSED);
+        answer_problem(answer, PROBLEM_PAUSED);
+        break;
+    case STOCK_COUNTING:
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_detail(answer, PROBLEM_UNAVAILABLE,
+                      "The sale has a new limit and counts what its users have; nothing was done.");
+        break;
+    case STOCK_LIMIT:
+        metrics_count(METRIC_ORDERS_LIMIT);
+        answer_limit(answer, order->history);
+        break;
+    case STOCK_UNKNOWN_SKU:
+        metrics_count(METRIC_ORDERS_UNKNOWN_SKU);
+        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
+        break;
+    case STOCK_RATE_LIMITED:
+        metrics_count(METRIC_ORDERS_RATE_LIMITED);
+        answer_rate_limited(answer, order);
+        break;
+    case STOCK_IN_DOUBT: /* never told as a failure: the ledger may have it */
+        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
+        answer_unknown_outcome(answer, order->order_id);
+        break;
+    default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_problem(answer, refusal);
+        break;
+    }
+    stock_order_clear(order);
+    assert(answer->status != 0);
+}

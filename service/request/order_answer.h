@@ -1,0 +1,35 @@
+/* An order as its answers show it: the one serialiser, and the answer to each outcome. */
+#ifndef SECKILL_SERVICE_REQUEST_ORDER_ANSWER_H
+#define SECKILL_SERVICE_REQUEST_ORDER_ANSWER_H
+
+#include "service/request/request.h"
+#include "sql/orders/orders.h"
+
+/* What an order's JSON shows, whichever struct it comes from; the texts stay the caller's. */
+struct order_text {
+    uint64_t order_id;
+    const char *sku;
+    uint32_t round; /* of the sale */
+    const char *user_id;
+    uint32_t qty;
+    uint32_t segment;
+    const char *status;
+    const char *created_at;
+    const char *expires_at; /* "": never */
+};
+
+/* Bytes of an order's JSON and a newline at most: names, marks, numbers, a sku, a user id all
+ * escaped, a status and two times. */
+enum { ORDER_TEXT_MAX = 576 };
+
+/* Writes the order as a JSON object and returns where it ends; no NUL. */
+char *order_put(char *at, const struct order_text *order);
+
+/* The answer to an order that a worker or its HTTP thread has decided; counts it, and frees what
+ * the order owns. `refusal` is the problem of an order that could not be decided. */
+void order_answer(struct request *request, enum problem refusal);
+
+/* The answer to a call for an order as the ledger has it. */
+void order_answer_record(struct answer *answer, const struct ledger_record *record);
+
+#endif

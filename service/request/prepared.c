@@ -1,0 +1,122 @@
+/* Prepared answers: each is made once, and sent as the answer to many requests. */
+#include "service/request/prepared.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The response owns the text, because libmicrohttpd may release a response after the request it
+ * answers has ended; a constant text lives anyway. */
+struct prepared {
+    _Atomic size_t holds;
+    struct MHD_Response *response;
+    unsigned status;
+    struct prepared_header headers[PREPARED_HEADERS_MAX];
+    const char *text;
+    size_t length;
+};
+
+enum { RESPONSE_SIZE = 512 }; /* of a response and its headers, about */
+
+static struct MHD_Response *add_headers(const struct prepared *prepared,
+                                        struct MHD_Response *response)
+{
+    if (!response)
+        abort();
+    for (size_t i = 0; i < PREPARED_HEADERS_MAX && prepared->headers[i].name; i++)
+        if (MHD_add_response_header(response, prepared->headers[i].name,
+                                    prepared->headers[i].value) != MHD_YES)
+            abort();
+    return response;
+}
+
+static struct prepared *make(unsigned status,
+                             const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                             const char *text, size_t length, enum MHD_ResponseMemoryMode mode)
+{
+    struct prepared *prepared = calloc(1, sizeof *prepared);
+    if (!prepared)
+        abort();
+    prepared->status = status;
+    memcpy(prepared->headers, headers, sizeof prepared->headers);
+    prepared->text = text;
+    prepared->length = length;
+    prepared->response = add_headers(
+        prepared, MHD_create_response_from_buffer(length, (void *)(uintptr_t)text, mode));
+    atomic_init(&prepared->holds, 1);
+    return prepared;
+}
+
+struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
+                              size_t length)
+{
+    const struct prepared_header headers[PREPARED_HEADERS_MAX] = {
+        {MHD_HTTP_HEADER_CONTENT_TYPE, content_type},
+        {MHD_HTTP_HEADER_CACHE_CONTROL, cache_control},
+    };
+    return make(MHD_HTTP_OK, headers, text, length, MHD_RESPMEM_MUST_FREE);
+}
+
+struct prepared *prepared_constant(unsigned status,
+                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                                   const char *text, size_t length)
+{
+    return make(status, headers, text, length, MHD_RESPMEM_PERSISTENT);
+}
+
+struct prepared *prepared_hold(struct prepared *prepared)
+{
+    size_t before = atomic_fetch_add_explicit(&prepared->holds, 1, memory_order_relaxed);
+    assert(before > 0);
+    return prepared;
+}
+
+void prepared_release(struct prepared **pointer)
+{
+    struct prepared *prepared = *pointer;
+    *pointer = NULL;
+    if (!prepared)
+        return;
+    size_t before = atomic_fetch_sub_explicit(&prepared->holds, 1, memory_order_acq_rel);
+    assert(before > 0);
+    if (before > 1)
+        return;
+    MHD_destroy_response(prepared->response);
+    free(prepared);
+}
+
+size_t prepared_size(const struct prepared *prepared)
+{
+    return sizeof *prepared + RESPONSE_SIZE + prepared->length;
+}
+
+unsigned prepared_status(const struct prepared *prepared)
+{
+    return prepared->status;
+}
+
+size_t prepared_length(const struct prepared *prepared)
+{
+    return prepared->length;
+}
+
+struct MHD_Response *prepared_response(const struct prepared *prepared)
+{
+    return prepared->response;
+}
+
+static void release(void *cls)
+{
+    struct prepared *prepared = cls;
+    prepared_release(&prepared);
+}
+
+struct MHD_Response *prepared_single(struct prepared *prepared)
+{
+    return add_headers(prepared, MHD_create_response_from_buffer_with_free_callback_cls(
+                                     prepared->length, (void *)(uintptr_t)prepared->text, release,
+                                     prepared_hold(prepared)));
+}

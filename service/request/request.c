@@ -1,0 +1,62 @@
+/* One HTTP request on its way: the table of its states, and the way back to its HTTP thread. */
+#include "service/request/request.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <unistd.h>
+
+bool request_move(struct request *request, enum request_state from, enum request_state to)
+{
+    static const bool allowed[REQUEST_STATES][REQUEST_STATES] = {
+        [REQUEST_RECEIVING] = {[REQUEST_QUEUED] = true},
+        [REQUEST_QUEUED] = {[REQUEST_TAKEN] = true, [REQUEST_WITHDRAWN] = true},
+        [REQUEST_TAKEN] =
+            {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true, [REQUEST_TIMED_OUT] = true},
+    };
+    assert(from < REQUEST_STATES && to < REQUEST_STATES && allowed[from][to]);
+    /* A deadline and a worker may want the request at the same moment: the exchange lets one of
+     * them have it, and the loser reads in the result that it has not. */
+    int expected = (int)from;
+    return atomic_compare_exchange_strong(&request->state, &expected, (int)to);
+}
+
+void request_home_wake(const struct request_home *home)
+{
+    uint64_t one = 1;
+    ssize_t written = write(home->wake_fd, &one, sizeof one);
+    assert(written == sizeof one || errno == EAGAIN);
+}
+
+static void give_back(struct request_home *home, struct request *list)
+{
+    struct request *last = list;
+    while (last->queue_next)
+        last = last->queue_next;
+    struct request *head = atomic_load_explicit(&home->returned, memory_order_relaxed);
+    do
+        last->queue_next = head;
+    while (!atomic_compare_exchange_weak_explicit(&home->returned, &head, list,
+                                                  memory_order_release, memory_order_relaxed));
+    if (!head) /* otherwise the thread was woken for the earlier ones, and has not looked yet */
+        request_home_wake(home);
+}
+
+/* One pass per thread, of which there are few. */
+void request_return_all(struct request **requests, size_t count)
+{
+    while (count > 0) {
+        struct request_home *home = requests[0]->home;
+        struct request *list = NULL;
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (requests[i]->home != home) {
+                requests[kept++] = requests[i];
+                continue;
+            }
+            requests[i]->queue_next = list;
+            list = requests[i];
+        }
+        give_back(home, list);
+        count = kept;
+    }
+}
