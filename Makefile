@@ -197,7 +197,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
-               $(addprefix sql/db/,db.c db_connection.c db_role.c db_servers.c sql_text.c)
+               $(addprefix sql/db/,db_client.c db_connection.c db_servers.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))

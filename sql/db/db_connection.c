@@ -12,8 +12,6 @@
 
 #include "base/clock.h"
 #include "base/resolve.h"
-#include "sql/db/db_role.h"
-#include "sql/db/db_servers.h"
 
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
@@ -35,11 +33,6 @@ static const char session_setup[] = /* %d: how long to wait for a row */
     "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
     "/*!80000 , wait_timeout=10 */;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-
-/* A node of Galera shows what others have committed a moment later. A SELECT, or the beginning of a
- * transaction, waits until it shows all that was committed before: what refuses an order, finds a
- * key or counts a segment again must not look at the past, when the writer has just changed. */
-static const char galera_setup[] = "SET SESSION wsrep_sync_wait=1";
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
@@ -141,15 +134,7 @@ void db_note_fault(struct db *db)
     fault_note(&db->fault, doing, db->error);
 }
 
-static enum db_result connect_failed(struct db *db)
-{
-    db_note_fault(db);
-    db_disconnect(db);
-    backoff_fail(&db->backoff, clock_now_ms());
-    return DB_FAILED;
-}
-
-static bool has_time(const struct db *db)
+bool db_has_time(const struct db *db)
 {
     return clock_now_ms() < db->until_ms;
 }
@@ -199,18 +184,17 @@ static bool connect_now(struct db *db)
     if (wrong)
         db_keep_error(db, CR_UNKNOWN_HOST, wrong);
     bool connected = false;
-    for (size_t i = 0; i < found.count && !connected && (i == 0 || has_time(db)); i++)
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || db_has_time(db)); i++)
         connected = connect_to(db, found.addresses[i]);
     return connected;
 }
 
-static bool set_up(struct db *db, const char *statements)
+bool db_set_up(struct db *db, const char *statements)
 {
     return db_query(db, statements, strlen(statements)) == DB_OK;
 }
 
-/* Connects to the db's server and sets the session up, by `until_ms`. */
-static bool connect_server(struct db *db, int64_t until_ms)
+bool db_connect_server(struct db *db, int64_t until_ms)
 {
     db->until_ms = until_ms;
     if (!connect_now(db))
@@ -219,96 +203,7 @@ static bool connect_server(struct db *db, int64_t until_ms)
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     char setup[sizeof session_setup + 16];
     snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
-    return set_up(db, setup);
-}
-
-/* Of a server that the url names alone only that it is a node of Galera matters: an address that
- * leads to a read-only server serves look-ups, and may lead to another one soon. */
-static bool suits(struct db *db)
-{
-    struct db_role role;
-    if (!db->alone && !db->servers) /* whoever looks at all servers asks by itself */
-        return true;
-    if (db_role_ask(db, &role) != DB_OK)
-        return false;
-    if (!db->alone && !role.writable) {
-        char why[DB_SERVERS_WHY_SIZE];
-        snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
-        db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
-        return false;
-    }
-    return role.cluster[0] == '\0' || set_up(db, galera_setup);
-}
-
-/* ---- one of several servers ---- */
-
-static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)
-{
-    const struct url_server *at = &db->url.servers[server];
-    db->server = (size_t)server;
-    db->servers_number = number;
-    url_server_place(at->host, at->port, db->server_place);
-    if (connect_server(db, until_ms) && suits(db))
-        return true;
-    db_drop_connection(db);
-    return false;
-}
-
-/* First where the others write, for half of the time: that server may hang. When that fails, where
- * a look finds the writable one to be. A look that is not over says nothing new of the server that
- * was tried. */
-static bool connect_writable(struct db *db, int64_t until_ms)
-{
-    uint64_t number = 0, tried = 0;
-    char why[DB_SERVERS_WHY_SIZE];
-    unsigned code = 0;
-    int server = db_servers_present(db->servers, &tried);
-    bool untried = server < 0;
-    if (!untried && try_server(db, server, tried, clock_now_ms() + db->timeout_s * 1000 / 2))
-        return true;
-    db->until_ms = until_ms;
-    bool over = db_servers_find(db->servers, has_time(db) ? db_wait_ms(db) : 0, &code, why);
-    server = db_servers_present(db->servers, &number);
-    bool found = code == 0 && server >= 0 && (over || untried || number != tried);
-    if (found && has_time(db))
-        return try_server(db, server, number, until_ms);
-    if (found && untried)
-        db_keep_error(db, CR_CONN_HOST_ERROR, "the time was over when a server was found");
-    else if (!found && (over || untried))
-        db_keep_error(db, code, why);
-    return false;
-}
-
-void db_connection_follow(struct db *db)
-{
-    uint64_t number = db->servers_number;
-    if (!db->servers || !db->mysql)
-        return;
-    db_servers_present(db->servers, &number);
-    if (number != db->servers_number)
-        db_drop_connection(db);
-}
-
-/* ---- */
-
-enum db_result db_connection_make(struct db *db)
-{
-    /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
-    db->doing = NULL;
-    if (!backoff_over(&db->backoff, clock_now_ms())) {
-        fault_note(&db->fault, db->fault.doing, db->error);
-        return DB_FAILED;
-    }
-    db->connecting = true;
-    int64_t until_ms = clock_now_ms() + db->timeout_s * 1000;
-    bool connected =
-        db->servers ? connect_writable(db, until_ms) : connect_server(db, until_ms) && suits(db);
-    db->connecting = false;
-    if (!connected)
-        return connect_failed(db);
-    backoff_reset(&db->backoff);
-    db->stats.connects++;
-    return DB_OK;
+    return db_set_up(db, setup);
 }
 
 /* A server that refuses whatever is written: a primary that became a replica, or a node that left

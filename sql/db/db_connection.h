@@ -52,12 +52,14 @@ struct db {
 struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
                        size_t error_size);
 
-/* Ends the connection when another server is to be written to by now. Not within db_run. */
-void db_connection_follow(struct db *db);
+/* Connects to the db's server and sets the session up, by `until_ms`. False: db_keep_error has why. */
+bool db_connect_server(struct db *db, int64_t until_ms);
 
-/* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
- * lasts. */
-enum db_result db_connection_make(struct db *db);
+/* Runs statements that set the session up. */
+bool db_set_up(struct db *db, const char *statements);
+
+/* True before db->until_ms. */
+bool db_has_time(const struct db *db);
 
 /* The present connection. Only within db_run, after its first query. */
 MYSQL *db_handle(struct db *db);
@@ -75,7 +77,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
 /* Closes the connection, if there is one. */
 void db_drop_connection(struct db *db);
 
-/* The same, and counts it as lost. */
+/* Closes the connection, if there is one, and counts it as lost. */
 void db_disconnect(struct db *db);
 
 /* Frees the rows of the last query. */

@@ -1,4 +1,9 @@
-/* Private to sql/: the servers of one ledger, as all clients of this process know them.
+/* Private to sql/: the servers of one ledger, as all clients of this process know them, and which
+ * one to write to.
+ *
+ * why_one: the ledger's promises rest on rows that wait for each other, which they do on one server
+ * alone. So of several servers with the same data exactly one may take writes: the primary, or a
+ * node of a Galera cluster.
  *
  * why_shared: when a primary dies, dozens of connections find it out together. One look at all
  * servers answers for all of them, and when the primary changes, the connections to the former one
@@ -12,6 +17,33 @@
 
 #include "base/url.h"
 #include "sql/db/db.h"
+
+enum { DB_ROLE_NAME_SIZE = 96, DB_ROLE_WHY_SIZE = 128 };
+
+struct db_role {
+    bool answers;
+    bool writable;
+    bool
+        lags; /* of a Galera node: it is behind the others for a while, as one that feeds another */
+    char server[DB_ROLE_NAME_SIZE];  /* its name, port and number: two places may lead to one */
+    char cluster[DB_ROLE_NAME_SIZE]; /* of a Galera node: the cluster and who is in it now; or "" */
+    char why[DB_ROLE_WHY_SIZE];      /* why it takes no writes */
+};
+
+/* Asks the server that the db is connected to, or connects to. Any account may ask. DB_OK, also
+ * when it takes no writes; else what db_query returned, and the role says why. */
+enum db_result db_role_ask(struct db *db, struct db_role *role_out);
+
+/* Which of the servers to write to: the only writable one, or of the nodes of one Galera cluster
+ * the first that does not lag, or the first if all do. -1: none is, or several are that do not
+ * belong together, which `split_out` tells. */
+int db_role_choose(const struct db_role *roles, size_t count, bool *split_out);
+
+/* True when all that take writes are nodes of one Galera cluster: where they are split, they differ
+ * in who is in it now. So they do for some ms of each change, and two halves do for good. */
+bool db_role_one_cluster(const struct db_role *roles, size_t count);
+
+/* ---- all servers ---- */
 
 enum { DB_LOOK_MS = 1000, DB_LOOK_PAUSE_MS = 100, DB_SERVERS_WHY_SIZE = 240 };
 
@@ -32,7 +64,7 @@ int db_servers_present(struct db_servers *servers, uint64_t *number_out);
  * without waiting. */
 void db_servers_look(struct db_servers *servers, int pause_ms);
 
-/* The same with DB_LOOK_PAUSE_MS, and waits up to `wait_ms` for its end; `code_out` is 0 when the
+/* Begins a look as db_servers_look does, DB_LOOK_PAUSE_MS after the last, and waits up to `wait_ms` for its end; `code_out` is 0 when the
  * last look that ended has found a server to write to, and else `why_out` says why it has not.
  * False: the look is not over. */
 bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out,

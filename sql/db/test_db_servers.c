@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/url.h"
 #include "sql/db/db_connection.h"
-#include "sql/db/db_role.h"
 #include "sql/db/db_servers.h"
 
 /* ---- the choice ---- */

@@ -1,11 +1,15 @@
-/* Sales in the ledger: found by sku, or listed. */
+/* Sales: found, listed, with their segments, and their settings changed. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger/ledger.h"
 #include "sql/ledger/ledger_query.h"
+
+/* ---- sales ---- */
 
 enum { SALES_PAGE = 500 };
 
@@ -125,5 +129,189 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
             memcpy(after, sales[count - 1].sku, sizeof after);
     }
     free(sales);
+    return result;
+}
+
+/* ---- sales with their segments ---- */
+
+struct stock_rows {
+    struct ledger *ledger;
+    struct ledger_sale sale; /* whose rows are read */
+    bool as_it_is;           /* rows that contradict each other count as well */
+    bool valid;              /* those so far make sense */
+    bool damaged;            /* those of some sale do not */
+    size_t count;            /* segments read of it */
+    struct ledger_segment segments[LEDGER_SEGMENTS_MAX];
+    ledger_stock_visit *visit;
+    void *context;
+};
+
+/* The sale's units sold are added up from its segments. A statement sees the tables as they were at
+ * its beginning. The condition on the round matters only for tables that were changed by hand. */
+static void stock_text(struct sql_text *sql, const char *const *skus, size_t count)
+{
+    sql_clear(sql);
+    sql_printf(sql, "SELECT " LEDGER_SALE_COLUMNS(
+                        "0") ",segment,g.round,capacity,sold,fence "
+                             "FROM sale LEFT JOIN stock_segment g ON g.sku=sale.sku AND "
+                             "g.round=sale.round WHERE sale.sku IN");
+    for (size_t i = 0; i < count; i++) {
+        sql_append(sql, i == 0 ? "(" : ",", 1);
+        sql_identifier(sql, skus[i]);
+    }
+    sql_printf(sql, ")ORDER BY sale.sku,segment");
+}
+
+static void visit_sale(struct stock_rows *rows)
+{
+    bool whole = rows->as_it_is || rows->count == rows->sale.segments;
+    if (rows->valid && !whole)
+        ledger_note_damage(rows->ledger, "stock_segment: sku '%s' has %zu of %u segments",
+                           rows->sale.sku, rows->count, rows->sale.segments);
+    rows->valid = rows->valid && whole;
+    rows->damaged |= !rows->valid;
+    if (rows->valid)
+        rows->visit(&rows->sale, rows->segments, rows->count, rows->context);
+}
+
+/* A sale without segments comes in one row that has none. */
+static void add_row(struct stock_rows *rows, char **row)
+{
+    char **columns = row + LEDGER_SALE_WIDTH;
+    if (!rows->valid || !columns[0] || rows->count == LEDGER_SEGMENTS_MAX)
+        return;
+    struct ledger_segment *segment = &rows->segments[rows->count++];
+    rows->valid = rows->as_it_is
+                      ? ledger_segment_read_as_it_is(rows->ledger, rows->sale.sku, segment, columns)
+                      : ledger_segment_read(rows->ledger, rows->sale.sku, segment, columns);
+    rows->sale.sold += segment->sold;
+}
+
+static enum ledger_result find(struct ledger *ledger, const char *const *skus, size_t count,
+                               bool as_it_is, ledger_stock_visit *visit, void *context)
+{
+    struct stock_rows rows;
+    char sku[IDENTIFIER_SIZE] = "";
+    rows.ledger = ledger;
+    rows.as_it_is = as_it_is;
+    rows.valid = rows.damaged = false;
+    rows.count = 0;
+    rows.visit = visit;
+    rows.context = context;
+    assert(count > 0 && count <= LEDGER_STOCK_SKUS_MAX);
+    stock_text(&ledger->sql, skus, count);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        if (!row[0])
+            return LEDGER_FAILED;
+        if (strcmp(row[0], sku) != 0) {
+            if (sku[0] != '\0')
+                visit_sale(&rows);
+            snprintf(sku, sizeof sku, "%s", row[0]);
+            rows.count = 0;
+            rows.valid = ledger_sale_read(ledger, &rows.sale, row);
+        }
+        add_row(&rows, row);
+    }
+    if (sku[0] != '\0')
+        visit_sale(&rows);
+    return rows.damaged ? LEDGER_DAMAGED : LEDGER_OK;
+}
+
+enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     ledger_stock_visit *visit, void *context)
+{
+    return find(ledger, skus, count, false, visit, context);
+}
+
+enum ledger_result ledger_stock_find_as_it_is(struct ledger *ledger, const char *sku,
+                                              ledger_stock_visit *visit, void *context)
+{
+    return find(ledger, &sku, 1, true, visit, context);
+}
+
+/* ---- settings ---- */
+
+/* The version of a closed sale's segments. No settings ever have it, even after the restocks that
+ * may increment it meanwhile: the ledger accepts no order, whatever process has decided it. */
+#define VERSION_CLOSED "2147483648"
+
+void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *settings)
+{
+    sql_printf(sql, "starts_at=");
+    ledger_time_text(sql, settings->starts_ms);
+    sql_printf(sql, ",ends_at=");
+    ledger_time_text(sql, settings->ends_ms);
+    sql_printf(sql, ",per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
+               settings->per_user_limit, settings->pay_within_s, settings->paused);
+}
+
+struct change {
+    struct ledger *ledger;
+    const char *sku;
+    const struct ledger_settings *settings;
+    bool begins_count;
+    bool counting; /* after the change */
+};
+
+/* Closes the sale. Once its segments are locked all of its orders are in the ledger, so none has a
+ * greater id than the greatest there is. Where nothing is sold there is nothing to count. */
+static void text_close(struct sql_text *sql, const char *sku)
+{
+    sql_printf(sql, "UPDATE stock_segment SET settings_version=" VERSION_CLOSED " WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, ";INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
+                    "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
+                    "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, " ON DUPLICATE KEY UPDATE round=VALUES(round),counted_to=NULL,"
+                    "last_id=VALUES(last_id)");
+}
+
+static void text_open(struct sql_text *sql, const char *sku, uint32_t version)
+{
+    sql_printf(sql, "UPDATE stock_segment SET settings_version=%u WHERE sku=", version);
+    sql_identifier(sql, sku);
+    sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
+    sql_identifier(sql, sku);
+}
+
+/* Updates the sale's row first, so that two changes of one sale wait for each other there. The
+ * segments of a sale that goes on being counted are closed already. */
+static enum db_result change_body(struct db *db, void *context)
+{
+    const struct change *change = context;
+    struct sql_text *sql = &change->ledger->sql;
+    uint32_t version = change->settings->version;
+    sql_clear(sql);
+    sql_printf(sql, "UPDATE sale SET ");
+    ledger_settings_text(sql, change->settings);
+    sql_printf(sql, "settings_version=%u WHERE settings_version=%u AND sku=", version + 1, version);
+    sql_identifier(sql, change->sku);
+    enum db_result result = ledger_query(change->ledger);
+    if (result == DB_OK && db_affected(db, 0) != 1) /* another change of this version came first */
+        result = DB_NO;
+    if (result != DB_OK || (change->counting && !change->begins_count))
+        return result;
+    sql_clear(sql);
+    if (change->begins_count)
+        text_close(sql, change->sku);
+    else
+        text_open(sql, change->sku, version + 1);
+    return ledger_query(change->ledger);
+}
+
+enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
+                                          struct ledger_settings *settings, bool begins_count)
+{
+    struct change change = {ledger, sku, settings, begins_count, settings->per_user_limit > 0};
+    assert(!begins_count || settings->per_user_limit > 0);
+    change.counting &= begins_count || settings->counting;
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
+    if (result == LEDGER_OK) {
+        settings->version++;
+        settings->counting = change.counting;
+    }
     return result;
 }

@@ -1,14 +1,17 @@
-/* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files.
- */
+/* What a daemon asks of the ledger's server when it starts: tables, accounts, the pod. */
 #include "sql/server/server.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger/ledger_query.h"
+#include "base/url.h"
 #include "sql/ledger/ledger.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql_migrations.h"
+
+/* ---- tables ---- */
 
 enum {
     MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
@@ -222,4 +225,96 @@ static bool go_on_always(const struct ledger_migration *now, void *context)
 enum ledger_result ledger_migrate(struct ledger *ledger)
 {
     return ledger_migrate_while(ledger, go_on_always, NULL);
+}
+
+/* ---- accounts ---- */
+
+enum { ACCOUNT_MAX = 32 - (sizeof "_migrate" - 1) }; /* MySQL 8 takes names of 32 characters */
+
+/* Serving reads and writes rows; it makes no table, and changes none. */
+static const char serving[] = "SELECT, INSERT, UPDATE, DELETE";
+static const char migrating[] = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP";
+
+/* In the name of a database that rights are given on, _ and % stand for any characters. */
+static void print_database(FILE *out, const char *name)
+{
+    putc('`', out);
+    for (; *name; name++) {
+        if (*name == '_' || *name == '%')
+            putc('\\', out);
+        if (*name == '`')
+            putc('`', out);
+        putc(*name, out);
+    }
+    putc('`', out);
+}
+
+static void print_account(FILE *out, const struct url *url, const char *suffix)
+{
+    putc('\'', out);
+    for (const char *at = url->user; *at; at++) {
+        if (*at == '\'' || *at == '\\')
+            putc('\\', out);
+        putc(*at, out);
+    }
+    fprintf(out, "%s'@'%s'", suffix, url->socket[0] ? "localhost" : "%");
+}
+
+static void print_rights(FILE *out, const struct url *url, const char *suffix, const char *rights)
+{
+    fprintf(out, "-- CREATE USER ");
+    print_account(out, url, suffix);
+    fprintf(out, " IDENTIFIED BY 'a password';\nGRANT %s\n  ON ", rights);
+    print_database(out, url->database);
+    fprintf(out, ".*\n  TO ");
+    print_account(out, url, suffix);
+    fprintf(out, ";\n-- To read in the log who holds rows or tables for long:\n");
+    fprintf(out, "-- GRANT PROCESS ON *.* TO ");
+    print_account(out, url, suffix);
+    fprintf(out, ";\n");
+}
+
+bool ledger_grants_print(FILE *out, const char *url_text)
+{
+    char error[URL_ERROR_SIZE];
+    struct url url;
+    bool parsed = url_parse(url_text, "mysql", &url, error, sizeof error);
+    assert(parsed); /* whoever gives a configuration has checked it */
+    if (url.user[0] == '\0' || strlen(url.user) > ACCOUNT_MAX)
+        return false;
+    fprintf(out, "-- The account that serves, with update_tables = off%s.\n",
+            url.socket[0] ? "" : "; instead of % name the daemons' hosts");
+    print_rights(out, &url, "", serving);
+    fprintf(out, "\n-- The account for seckilld --migrate.\n");
+    print_rights(out, &url, "_migrate", migrating);
+    return true;
+}
+
+/* ---- the pod ---- */
+
+static enum ledger_result find_number(struct ledger *ledger, unsigned *number_out)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, "SELECT number FROM ledger_shard");
+    return ledger_read_number(ledger, number_out);
+}
+
+/* Daemons that start together may insert at once: then the first one's row stays. */
+static enum ledger_result give_number(struct ledger *ledger, unsigned number, unsigned *found_out)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql,
+               "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
+               "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
+               number);
+    enum ledger_result result = ledger_read_number(ledger, found_out);
+    return result == LEDGER_NO ? LEDGER_FAILED : result;
+}
+
+enum ledger_result ledger_pod_claim(struct ledger *ledger, unsigned number, unsigned *found_out)
+{
+    enum ledger_result result = find_number(ledger, found_out);
+    if (result == LEDGER_NO)
+        result = give_number(ledger, number, found_out);
+    return result == LEDGER_OK && *found_out != number ? LEDGER_NO : result;
 }

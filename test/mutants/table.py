@@ -188,7 +188,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "held_row_is_tried_five_times": Mutant(
         "a row that others hold costs the orders of its sale alone",
-        (("sql/db/db.c", "result == DB_SOFT && !db->held", "result == DB_SOFT"),
+        (("sql/db/db_client.c", "result == DB_SOFT && !db->held", "result == DB_SOFT"),
          ("test/simulate/ledger/ledger_session.c", "result == DB_SOFT && !ledger->held",
           "result == DB_SOFT")),
         "test_ledger/test_held_row_is_waited_for_once",
@@ -255,7 +255,7 @@ MUTANTS = {
         "faults/test_faults.py::test_transaction_that_arrives_late"),
     "confirm_without_a_write": Mutant(
         "what others have committed is on the disk when it is answered",
-        (("sql/orders/ledger_confirm.c", "    ledger_confirm_text(&ledger->sql);\n",
+        (("sql/orders/ledger_recovery.c", "    ledger_confirm_text(&ledger->sql);\n",
           "    sql_printf(&ledger->sql, \"DO 1\");\n"),
          (ORDERS, "    ledger->txn->wrote = true;\n", "")),
         "test_ledger/test_resolve_says_yes_after_a_write"),
@@ -346,7 +346,7 @@ MUTANTS = {
         "sales/test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
     "change_overwrites_anothers": Mutant(
         "changes of settings at the same time all happen",
-        (("sql/sales/ledger_settings.c", "settings_version=%u WHERE settings_version=%u AND sku=",
+        (("sql/sales/ledger_sale.c", "settings_version=%u WHERE settings_version=%u AND sku=",
           "settings_version=%u WHERE settings_version>=%u*0 AND sku="),
          (SALES, "row->now.sale.settings.version == version)", "true)")),
         "test_ledger/test_settings_change_only_from_the_version_given",
@@ -447,7 +447,7 @@ MUTANTS = {
     # ---- payment and expiry ----
     "payment_without_the_row_lock": Mutant(
         "an order ends in one status",
-        (("sql/orders/ledger_pay.c", "FOR UPDATE SKIP LOCKED", ""),
+        (("sql/orders/ledger_lookup.c", "FOR UPDATE SKIP LOCKED", ""),
          (ORDERS, "row && is_first(payment, i) && !row->owner && row->was.there &&",
           "row && is_first(payment, i) && row->was.there &&"),
          (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n"

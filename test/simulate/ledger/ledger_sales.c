@@ -8,7 +8,7 @@
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
-#define VERSION_CLOSED UINT32_C(2147483648) /* as sql/sales/ledger_settings.c */
+#define VERSION_CLOSED UINT32_C(2147483648) /* as sql/sales/ledger_sale.c */
 
 static uint64_t greater(uint64_t a, uint64_t b)
 {

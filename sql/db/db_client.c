@@ -1,7 +1,8 @@
-/* One connection to a MySQL or MariaDB server: queries, transactions, and what became of them. */
+/* A client: the server that it writes to, queries, transactions, and what became of them. */
 #include "sql/db/db.h"
 
 #include <assert.h>
+#include <errmsg.h>
 #include <mysqld_error.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,6 +18,11 @@ enum {
     RUN_TRIES_MAX = 5,
     PATIENCE_MS = 100,
 };
+
+/* A node of Galera shows what others have committed a moment later. A SELECT, or the beginning of a
+ * transaction, waits until it shows all that was committed before: what refuses an order, finds a
+ * key or counts a segment again must not look at the past, when the writer has just changed. */
+static const char galera_setup[] = "SET SESSION wsrep_sync_wait=1";
 
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -64,16 +70,116 @@ void db_forget(struct db **db)
     *db = NULL;
 }
 
+/* ---- the connection, to one of several servers ---- */
+
+static enum db_result connect_failed(struct db *db)
+{
+    db_note_fault(db);
+    db_disconnect(db);
+    backoff_fail(&db->backoff, clock_now_ms());
+    return DB_FAILED;
+}
+
+/* Of a server that the url names alone only that it is a node of Galera matters: an address that
+ * leads to a read-only server serves look-ups, and may lead to another one soon. */
+static bool suits(struct db *db)
+{
+    struct db_role role;
+    if (!db->alone && !db->servers) /* whoever looks at all servers asks by itself */
+        return true;
+    if (db_role_ask(db, &role) != DB_OK)
+        return false;
+    if (!db->alone && !role.writable) {
+        char why[DB_SERVERS_WHY_SIZE];
+        snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
+        db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
+        return false;
+    }
+    return role.cluster[0] == '\0' || db_set_up(db, galera_setup);
+}
+
+static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)
+{
+    const struct url_server *at = &db->url.servers[server];
+    db->server = (size_t)server;
+    db->servers_number = number;
+    url_server_place(at->host, at->port, db->server_place);
+    if (db_connect_server(db, until_ms) && suits(db))
+        return true;
+    db_drop_connection(db);
+    return false;
+}
+
+/* First where the others write, for half of the time: that server may hang. When that fails, where
+ * a look finds the writable one to be. A look that is not over says nothing new of the server that
+ * was tried. */
+static bool connect_writable(struct db *db, int64_t until_ms)
+{
+    uint64_t number = 0, tried = 0;
+    char why[DB_SERVERS_WHY_SIZE];
+    unsigned code = 0;
+    int server = db_servers_present(db->servers, &tried);
+    bool untried = server < 0;
+    if (!untried && try_server(db, server, tried, clock_now_ms() + db->timeout_s * 1000 / 2))
+        return true;
+    db->until_ms = until_ms;
+    bool over = db_servers_find(db->servers, db_has_time(db) ? db_wait_ms(db) : 0, &code, why);
+    server = db_servers_present(db->servers, &number);
+    bool found = code == 0 && server >= 0 && (over || untried || number != tried);
+    if (found && db_has_time(db))
+        return try_server(db, server, number, until_ms);
+    if (found && untried)
+        db_keep_error(db, CR_CONN_HOST_ERROR, "the time was over when a server was found");
+    else if (!found && (over || untried))
+        db_keep_error(db, code, why);
+    return false;
+}
+
+/* Ends the connection when another server is to be written to by now. Not within db_run. */
+static void follow_servers(struct db *db)
+{
+    uint64_t number = db->servers_number;
+    if (!db->servers || !db->mysql)
+        return;
+    db_servers_present(db->servers, &number);
+    if (number != db->servers_number)
+        db_drop_connection(db);
+}
+
+/* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
+ * lasts. */
+static enum db_result make_connection(struct db *db)
+{
+    /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
+    db->doing = NULL;
+    if (!backoff_over(&db->backoff, clock_now_ms())) {
+        fault_note(&db->fault, db->fault.doing, db->error);
+        return DB_FAILED;
+    }
+    db->connecting = true;
+    int64_t until_ms = clock_now_ms() + db->timeout_s * 1000;
+    bool connected =
+        db->servers ? connect_writable(db, until_ms) : db_connect_server(db, until_ms) && suits(db);
+    db->connecting = false;
+    if (!connected)
+        return connect_failed(db);
+    backoff_reset(&db->backoff);
+    db->stats.connects++;
+    return DB_OK;
+}
+
 enum db_result db_connect(struct db *db)
 {
-    db_connection_follow(db);
-    return db->mysql ? DB_OK : db_connection_make(db);
+    follow_servers(db);
+    return db->mysql ? DB_OK : make_connection(db);
 }
 
 bool db_connected(const struct db *db)
 {
     return db->mysql != NULL;
 }
+
+/* ---- queries ---- */
 
 enum db_result db_ping(struct db *db)
 {

@@ -1,11 +1,85 @@
-/* Whether a committed order outlives its server. */
+/* What the ledger's server does, keeps and takes, and what time it is there. */
 #include "sql/server/server.h"
 
+#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sql/ledger/ledger_query.h"
+
+/* ---- what it does ---- */
+
+/* No sale has this name: identifiers have no such character. Each connection has a segment of its
+ * own, so that daemons that start together do not meet. */
+#define PROBE "'#probe'"
+#define SEGMENT "CONNECTION_ID()%4294967296"
+#define ROW " WHERE sku=" PROBE " AND segment=" SEGMENT
+
+static const struct {
+    const char *statement;
+    enum db_result result;
+    uint64_t rows; /* with DB_OK */
+    const char *wrong;
+} steps[] = {
+    {"INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence,settings_version)"
+     "VALUES(" PROBE "," SEGMENT ",1,2,1,0,0)",
+     DB_OK, 1, "an INSERT of one row does not count one"},
+    {"UPDATE stock_segment SET sold=3" ROW, DB_CHECK, 0,
+     "CHECK(sold <= capacity) of stock_segment does not refuse more"},
+    {"UPDATE stock_segment SET sold=2,fence=7" ROW " AND fence=0 AND sold+1<=capacity", DB_OK, 1,
+     "an UPDATE of one row does not count one"},
+    {"UPDATE stock_segment SET sold=2" ROW " AND fence=0", DB_OK, 0,
+     "an UPDATE that finds no row counts one"},
+    {"UPDATE stock_segment SET sold=2" ROW, DB_OK, 0,
+     "an UPDATE that changes nothing counts its row"},
+    {"INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence,settings_version)"
+     "VALUES(" PROBE "," SEGMENT ",1,2,1,8,0)ON DUPLICATE KEY UPDATE fence=VALUES(fence)",
+     DB_OK, 2, "an INSERT that changes the row that is there does not count two"},
+    {"INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence,settings_version)"
+     "VALUES(" PROBE "," SEGMENT ",1,2,1,8,0)ON DUPLICATE KEY UPDATE fence=VALUES(fence)",
+     DB_OK, 0, "an INSERT that changes nothing counts the row that is there"},
+    {"INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence,settings_version)"
+     "VALUES(" PROBE "," SEGMENT ",1,2,1,0,0)",
+     DB_DUPLICATE, 0, "a second row with the same key is not refused"},
+    {"INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
+     "VALUES(" PROBE ",1,CONNECTION_ID(),2,1,'')",
+     DB_CHECK, 0, "CHECK(units <= allowed) of user_quota does not refuse more"},
+};
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+struct probe {
+    const char *wrong;
+};
+
+/* DB_NO at the end, so that everything is rolled back; DB_FAILED: not known. */
+static enum db_result probe_body(struct db *db, void *context)
+{
+    struct probe *probe = context;
+    probe->wrong = NULL;
+    for (size_t i = 0; i < STEPS; i++) {
+        enum db_result result = db_query(db, steps[i].statement, strlen(steps[i].statement));
+        if (result == DB_FAILED || result == DB_SOFT)
+            return result;
+        bool counted = result != DB_OK || db_affected(db, 0) == steps[i].rows;
+        if (result != steps[i].result || !counted) {
+            probe->wrong = steps[i].wrong;
+            return DB_NO;
+        }
+    }
+    return DB_NO;
+}
+
+enum ledger_result ledger_fit(struct ledger *ledger, char why_out[LEDGER_UNFIT_SIZE])
+{
+    struct probe probe = {.wrong = NULL};
+    if (db_run(ledger->db, probe_body, &probe) != DB_NO)
+        return LEDGER_FAILED;
+    snprintf(why_out, LEDGER_UNFIT_SIZE, "%s", probe.wrong ? probe.wrong : "");
+    return probe.wrong ? LEDGER_NO : LEDGER_OK;
+}
+
+/* ---- what it keeps ---- */
 
 /* All servers answer these for names that they do not know, too: by rows that are missing. */
 static const char ask_variables[] =
@@ -158,4 +232,53 @@ enum ledger_result ledger_durable(struct ledger *ledger, struct ledger_weakness 
     snprintf(weakness_out->setting, sizeof weakness_out->setting, "%s=%s", weak->name,
              weak->text[0] != '\0' ? weak->text : "unknown");
     return LEDGER_NO;
+}
+
+/* ---- writes ---- */
+
+/* why_no_variable: @@read_only says nothing about a user who may write all the same, and there are
+ * several such variables (super_read_only, innodb_read_only, innodb_force_recovery). The server
+ * refuses the statement for each of them, whether it finds a row or not. */
+
+/* No migration has an empty name. Rolled back, because a server with a binary log of statements
+ * would write a lone DELETE to it, rows or none, with an fsync. */
+static const char write_nothing[] =
+    "START TRANSACTION;DELETE FROM schema_version WHERE name='';ROLLBACK";
+
+/* An error's text begins with its number. */
+static enum ledger_write refusal(const char *error)
+{
+    switch (strtoul(error, NULL, 10)) {
+    case ER_OPTION_PREVENTS_STATEMENT:             /* read_only, super_read_only */
+    case ER_OPEN_AS_READONLY:                      /* innodb_read_only, innodb_force_recovery */
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: /* transaction_read_only */
+    case ER_READ_ONLY_MODE:
+        return LEDGER_WRITE_READ_ONLY;
+    case ER_NO_SUCH_TABLE:
+        return LEDGER_WRITE_NO_TABLES;
+    default:
+        return LEDGER_WRITE_FAILED;
+    }
+}
+
+enum ledger_write ledger_try_write(struct ledger *ledger)
+{
+    enum db_result result = db_query(ledger->db, write_nothing, sizeof write_nothing - 1);
+    return result == DB_OK ? LEDGER_WRITE_OK : refusal(db_error(ledger->db));
+}
+
+/* ---- time ---- */
+
+enum ledger_result ledger_clock_ask(struct ledger *ledger, int64_t *us_out)
+{
+    *us_out = 0;
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))");
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (!row || !row[0])
+        return LEDGER_FAILED;
+    *us_out = (int64_t)ledger_u64(row[0]);
+    return LEDGER_OK;
 }
