@@ -138,8 +138,7 @@ static void core_free(struct lock_core *core)
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         if (core->drivers[i] && driver_of((enum seclock_kind)i)->close)
             driver_of((enum seclock_kind)i)->close(core->drivers[i]);
-    struct redis_server *redis = core->redis;
-    redis_server_close(&redis);
+    redis_server_close(&core->redis);
     free(core);
 }
 
@@ -209,14 +208,17 @@ static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind
     return result;
 }
 
-enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
-                                const struct lock_driver **driver_out, void **self_out)
+enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
+                                  const struct lock_driver **driver_out, void **self_out)
 {
-    assert(core->generation == process_generation());
+    struct lock_core *core = client_core(client);
     *driver_out = driver_of(kind);
     *self_out = NULL;
+    if (!core)
+        return SECLOCK_FAILED;
     if (!*driver_out)
         return lock_fail(SECLOCK_UNSUPPORTED, "this kind of lock is not built in");
+    assert(core->generation == process_generation());
     *self_out = core->drivers[kind];
     if (*self_out)
         return SECLOCK_OK;
@@ -233,27 +235,13 @@ const struct lock_context *core_context(const struct lock_core *core, enum seclo
     return &core->contexts[kind];
 }
 
-/* why_compare_and_swap: a driver's open calls this with the process mutex held, the latches call it
- * without. Two threads that meet keep the first server, and close the second. */
 struct redis_server *core_redis(struct lock_core *core)
 {
-    assert(core->generation == process_generation());
-    struct redis_server *server = core->redis, *none = NULL;
     const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
-    if (server)
-        return server;
-    if (!context->server) {
-        lock_set_error("no server redis://");
-        return NULL;
-    }
-    if (redis_server_open(context->server, context->prefix, context->timeout_ms, &server) !=
-        SECLOCK_OK)
-        return NULL;
-    if (!atomic_compare_exchange_strong(&core->redis, &none, server)) {
-        redis_server_close(&server);
-        server = none;
-    }
-    return server;
+    assert(core->generation == process_generation() && context->server);
+    if (!core->redis)
+        redis_server_open(context->server, context->prefix, context->timeout_ms, &core->redis);
+    return core->redis;
 }
 
 /* ---- open and close ---- */

@@ -16,7 +16,7 @@ struct lock_core {
     int64_t (*now_ns)(void);
     struct lock_context contexts[SECLOCK_KIND_COUNT];
     _Atomic(void *) drivers[SECLOCK_KIND_COUNT]; /* their state; NULL until first used */
-    _Atomic(struct redis_server *) redis;
+    struct redis_server *redis;
     struct watchdog *watchdog;
     struct lock_counters counters;
     _Atomic uint64_t requests; /* numbered so far */
@@ -49,15 +49,16 @@ struct lock_core *client_core(struct seclock_client *client);
 void core_hold(struct lock_core *core);
 void core_let_go(struct lock_core *core);
 
-/* The driver of a kind and its state, opened when first used. SECLOCK_OK, SECLOCK_UNSUPPORTED,
- * SECLOCK_CONFIG (no server of its scheme) or SECLOCK_FAILED. */
-enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
-                                const struct lock_driver **driver_out, void **self_out);
+/* Gives the driver of a kind and its state, opened when first used. SECLOCK_OK,
+ * SECLOCK_UNSUPPORTED, SECLOCK_CONFIG (no server of its scheme) or SECLOCK_FAILED. */
+enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
+                                  const struct lock_driver **driver_out, void **self_out);
 
 /* Returns the context with which the driver of a kind is opened. */
 const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind);
 
-/* The client's first Redis server; NULL when it has none, with the reason in seclock_error. */
+/* The client's first Redis server, which all Redis kinds but "red" share; NULL: it cannot be
+ * opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */
 struct redis_server *core_redis(struct lock_core *core);
 
 #endif

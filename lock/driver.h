@@ -17,11 +17,10 @@ struct lock_context {
 };
 
 enum lock_feature {
-    LOCK_FENCED = 1,    /* gives fences */
-    LOCK_RENEWS = 2,    /* leases end unless renewed */
-    LOCK_READS = 4,     /* knows SECLOCK_MODE_READ */
-    LOCK_PERMITTED = 8, /* knows permits and limit */
-    LOCK_NO_HOLDS = 16, /* seclock_acquire is not for this kind */
+    LOCK_RENEWS = 1,    /* leases end unless renewed */
+    LOCK_READS = 2,     /* knows SECLOCK_MODE_READ */
+    LOCK_PERMITTED = 4, /* knows permits and limit */
+    LOCK_NO_HOLDS = 8,  /* seclock_acquire is not for this kind */
 };
 
 enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */

@@ -308,17 +308,15 @@ enum seclock_result seclock_acquire(struct seclock_client *client,
     const struct lock_driver *driver;
     void *self;
     struct seclock_request known;
-    struct lock_core *core = client_core(client);
     *handle_out = NULL;
     if (!lock_sized_read(&known, sizeof known, LOCK_REQUEST_SIZE_MIN, request))
         return SECLOCK_CONFIG;
-    enum seclock_result result =
-        core ? core_driver(core, known.kind, &driver, &self) : SECLOCK_FAILED;
+    enum seclock_result result = client_driver(client, known.kind, &driver, &self);
     if (result == SECLOCK_OK)
         result = request_check(&known, driver->features);
     if (result != SECLOCK_OK)
         return result;
-    struct seclock_handle *handle = handle_make(core, driver, self, &known);
+    struct seclock_handle *handle = handle_make(client_core(client), driver, self, &known);
     if (!handle)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     result = handle_acquire(handle, known.wait_ms);

@@ -6,20 +6,13 @@
 /* The size in release 1.0, to the last field of then. */
 enum { STATUS_SIZE_MIN = offsetof(struct seclock_status, fence) + sizeof(uint64_t) };
 
-static enum seclock_result find_driver(struct seclock_client *client, enum seclock_kind kind,
-                                       const struct lock_driver **driver_out, void **self_out)
-{
-    struct lock_core *core = client_core(client);
-    return core ? core_driver(core, kind, driver_out, self_out) : SECLOCK_FAILED;
-}
-
 /* Checks the name first: a name with a brace would address keys of another lock. */
 static enum seclock_result find_lock(struct seclock_client *client, enum seclock_kind kind,
                                      const char *name, const struct lock_driver **driver_out,
                                      void **self_out)
 {
     enum seclock_result result = lock_name_check(name);
-    return result == SECLOCK_OK ? find_driver(client, kind, driver_out, self_out) : result;
+    return result == SECLOCK_OK ? client_driver(client, kind, driver_out, self_out) : result;
 }
 
 /* The status is filled in a struct of our own, because the caller's may be shorter or longer
@@ -72,6 +65,6 @@ enum seclock_result seclock_check(struct seclock_client *client, enum seclock_ki
     void *self;
     if (size > 0)
         warning_out[0] = '\0';
-    enum seclock_result result = find_driver(client, kind, &driver, &self);
+    enum seclock_result result = client_driver(client, kind, &driver, &self);
     return result == SECLOCK_OK && driver->check ? driver->check(self, warning_out, size) : result;
 }

@@ -22,8 +22,7 @@ static int begin(void **state)
     (void)state;
     client = client_open(SECLOCK_KIND_TABLE, SECLOCK_OPTIONS(.timeout_ms = 3000));
     snprintf(name, sizeof name, "table-%d", ++tests);
-    return core_driver(client_core(client), SECLOCK_KIND_TABLE, &driver, &self) == SECLOCK_OK ? 0
-                                                                                              : -1;
+    return client_driver(client, SECLOCK_KIND_TABLE, &driver, &self) == SECLOCK_OK ? 0 : -1;
 }
 
 static int end(void **state)

@@ -27,22 +27,17 @@ struct store {
     struct mysql_pool *pool;
 };
 
-/* Values share the connections of the first Redis server, or of the table lock. */
+/* Values share the connections of the Redis kinds, or of the table lock: these are the state of the
+ * drivers. */
 static enum seclock_result store_find(struct seclock_client *client, enum seclock_store which,
                                       struct store *store_out)
 {
     const struct lock_driver *driver;
-    void *pool;
-    *store_out = (struct store){0};
-    struct lock_core *core = client_core(client);
-    if (!core)
-        return SECLOCK_FAILED;
-    if (which == SECLOCK_STORE_REDIS) {
-        store_out->server = core_redis(core);
-        return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
-    }
-    enum seclock_result result = core_driver(core, SECLOCK_KIND_TABLE, &driver, &pool);
-    store_out->pool = pool; /* the state of the table lock is its pool */
+    void *self;
+    bool redis = which == SECLOCK_STORE_REDIS;
+    enum seclock_result result =
+        client_driver(client, redis ? SECLOCK_KIND_SIMPLE : SECLOCK_KIND_TABLE, &driver, &self);
+    *store_out = (struct store){.server = redis ? self : NULL, .pool = redis ? NULL : self};
     return result;
 }
 

@@ -351,7 +351,7 @@ static enum seclock_result table_break(const struct lock_driver *driver, void *s
 
 const struct lock_driver mysql_table_driver = {
     .kind = SECLOCK_KIND_TABLE,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,
     .open = mysql_pool_open,

@@ -64,7 +64,7 @@ static enum seclock_result reentrant_release(void *self, struct seclock_handle *
 
 const struct lock_driver redis_reentrant_driver = {
     .kind = SECLOCK_KIND_REENTRANT,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .row = &(const struct redis_row){.field = "reentrant", .message = "1", .renewal = hash_renewal},
     .open = redis_kind_open,
     .acquire = reentrant_acquire,
@@ -185,7 +185,7 @@ static enum seclock_result fair_break(const struct lock_driver *driver, void *se
 
 const struct lock_driver redis_fair_driver = {
     .kind = SECLOCK_KIND_FAIR,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .row = &(const struct redis_row){.field = FAIR, .message = "1", .renewal = hash_renewal},
     .open = redis_kind_open,
     .acquire = fair_acquire,
@@ -298,7 +298,7 @@ static enum seclock_result rw_status(const struct lock_driver *driver, void *sel
 
 const struct lock_driver redis_rw_driver = {
     .kind = SECLOCK_KIND_READ_WRITE,
-    .features = LOCK_FENCED | LOCK_RENEWS | LOCK_READS,
+    .features = LOCK_RENEWS | LOCK_READS,
     .row = &(const struct redis_row){.field = WRITER,
                                      .message = "*",
                                      .others = {READERS, OWNERS, MARK},

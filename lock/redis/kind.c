@@ -180,43 +180,41 @@ static void status_fill(struct seclock_status *status, const char *holder, int64
     status->fence = (uint64_t)command_int(fence, -1);
 }
 
-enum seclock_result redis_string_status(const struct lock_driver *driver, void *self,
-                                        const char *name, struct seclock_status *status_out)
+/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
+ * one value or the other. */
+static enum seclock_result read_status(const struct lock_driver *driver, void *self,
+                                       const char *name, bool hash,
+                                       struct seclock_status *status_out)
 {
     const struct redis_row *row = driver->row;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
     struct command commands[] = {{.argc = 2, .argv = {"GET", lock}},
                                  {.argc = 2, .argv = {"PTTL", lock}},
-                                 {.argc = 2, .argv = {"GET", fence}}};
+                                 {.argc = 2, .argv = {"GET", fence}},
+                                 {.argc = 2, .argv = {"HLEN", lock}}};
+    const size_t count = hash ? 4 : 3;
+    if (hash)
+        commands[0] = (struct command){.argc = 3, .argv = {"HGET", lock, "o"}};
     redis_server_key(self, name, row->field, lock);
     redis_server_key(self, name, "fence", fence);
-    enum seclock_result result = redis_server_commands(self, commands, 3, NULL);
-    if (result == SECLOCK_OK)
-        status_fill(status_out, command_text(&commands[0], -1, NULL), 1, &commands[1],
-                    &commands[2]);
-    command_clear(commands, 3);
+    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
+    if (result == SECLOCK_OK) /* all fields of a hash but `o` and `f` are holds */
+        status_fill(status_out, command_text(&commands[0], -1, NULL),
+                    hash ? command_int(&commands[3], -1) - 2 : 1, &commands[1], &commands[2]);
+    command_clear(commands, count);
     return result;
 }
 
-/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
- * one value or the other. */
+enum seclock_result redis_string_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
+{
+    return read_status(driver, self, name, false, status_out);
+}
+
 enum seclock_result redis_hash_status(const struct lock_driver *driver, void *self,
                                       const char *name, struct seclock_status *status_out)
 {
-    const struct redis_row *row = driver->row;
-    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 3, .argv = {"HGET", lock, "o"}},
-                                 {.argc = 2, .argv = {"PTTL", lock}},
-                                 {.argc = 2, .argv = {"GET", fence}},
-                                 {.argc = 2, .argv = {"HLEN", lock}}};
-    redis_server_key(self, name, row->field, lock);
-    redis_server_key(self, name, "fence", fence);
-    enum seclock_result result = redis_server_commands(self, commands, 4, NULL);
-    if (result == SECLOCK_OK) /* all fields but `o` and `f` are holds */
-        status_fill(status_out, command_text(&commands[0], -1, NULL),
-                    command_int(&commands[3], -1) - 2, &commands[1], &commands[2]);
-    command_clear(commands, 4);
-    return result;
+    return read_status(driver, self, name, true, status_out);
 }
 
 static void set_status_fill(const struct command *commands, char mark,
@@ -269,9 +267,9 @@ enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size)
 enum seclock_result redis_kind_server(struct seclock_client *client, const char *name,
                                       struct redis_server **server_out)
 {
-    struct lock_core *core = client_core(client);
-    *server_out = core ? core_redis(core) : NULL;
-    if (!*server_out)
-        return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
-    return lock_name_check(name);
+    const struct lock_driver *driver;
+    void *server;
+    enum seclock_result result = client_driver(client, SECLOCK_KIND_SIMPLE, &driver, &server);
+    *server_out = server;
+    return result == SECLOCK_OK ? lock_name_check(name) : result;
 }

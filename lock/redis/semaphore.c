@@ -145,14 +145,14 @@ static const struct redis_row permit_row = {.field = "permit",
 
 const struct lock_driver redis_semaphore_driver = {
     .kind = SECLOCK_KIND_SEMAPHORE,
-    .features = LOCK_FENCED | LOCK_RENEWS | LOCK_PERMITTED,
+    .features = LOCK_RENEWS | LOCK_PERMITTED,
     .row = &semaphore_row,
     PERMITS_FUNCTIONS,
 };
 
 const struct lock_driver redis_permit_driver = {
     .kind = SECLOCK_KIND_PERMIT,
-    .features = LOCK_FENCED | LOCK_PERMITTED,
+    .features = LOCK_PERMITTED,
     .row = &permit_row,
     PERMITS_FUNCTIONS,
 };

@@ -58,7 +58,7 @@ static enum seclock_result string_release(void *self, struct seclock_handle *han
 
 const struct lock_driver redis_simple_driver = {
     .kind = SECLOCK_KIND_SIMPLE,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .row = &(const struct redis_row){.field = "lock", .message = "1", .renewal = string_renewal},
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
@@ -67,7 +67,7 @@ const struct lock_driver redis_simple_driver = {
 
 const struct lock_driver redis_spin_driver = {
     .kind = SECLOCK_KIND_SPIN,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .poll_ms_min = 1,
     .poll_ms_max = 128,
     .row = &(const struct redis_row){.field = "spin", .message = "", .renewal = string_renewal},

@@ -313,7 +313,7 @@ static enum seclock_result timestamp_status(const struct lock_driver *driver, vo
 
 const struct lock_driver redis_timestamp_driver = {
     .kind = SECLOCK_KIND_TIMESTAMP,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .row = &(const struct redis_row){.field = FIELD, .message = "1"},
     .open = redis_kind_open,
     .acquire = timestamp_acquire,

@@ -476,7 +476,7 @@ static enum seclock_result queue_break(const struct lock_driver *driver, void *s
 
 const struct lock_driver zookeeper_queue_driver = {
     .kind = SECLOCK_KIND_QUEUE,
-    .features = LOCK_FENCED | LOCK_RENEWS,
+    .features = LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,
     .open = queue_open,
