@@ -10,10 +10,10 @@ import subprocess
 import tempfile
 
 from harness.engines_cluster import RedisCluster
-from harness.processes import HarnessError, clean_environment, free_port
+from harness.processes import ROOT, HarnessError, clean_environment, free_port
 from harness.program import Program
 from harness.servers import RedisServer
-from harness.stack import ToolServers
+from harness.stack import ToolServers, ToolStack
 from lib import metrics
 from lib.programs import Daemon
 
@@ -24,6 +24,7 @@ LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
 # Options that differ every time.
 ADDRESSES = ("lock_servers", "redis_url", "mysql_url")
 
+POD_SALES_MAX = 1000  # of a run over several pods
 HAPROXY = "/usr/sbin/haproxy"
 HAPROXY_CONFIGURATION = """\
 global
@@ -137,12 +138,33 @@ class Proxy(Program):
         return None
 
 
+class PodProxy(Proxy):
+    """Context manager: HAProxy as deploy/proxy/haproxy.cfg sets it up, before pods of one daemon
+    each."""
+
+    def __init__(self, daemons, directory):
+        super().__init__([], directory)
+        with open(ROOT / "deploy/proxy/haproxy.cfg", encoding="utf-8") as shipped, \
+                open(f"{directory}/haproxy.cfg", "w", encoding="utf-8") as text:
+            text.write(re.sub("    server (two|three|four) .*\n", "", shipped.read()))
+        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front}
+        for name, daemon in zip(("ONE", "POD_1_ONE"), daemons):
+            self.env[f"SECKILL_PROXY_{name}"] = "%s:%d" % daemon.address
+            self.env[f"SECKILL_PROXY_{name}_PORT"] = str(daemon.address[1])
+        if len(daemons) > 1:
+            self.env["SECKILL_PROXY_PODS"] = f"{directory}/pods.map"
+            with open(f"{directory}/pods.map", "w", encoding="ascii") as text:
+                text.writelines(f"sale-{n} {n % len(daemons)}\n" for n in range(POD_SALES_MAX))
+
+
 class Fleet:
     """Context manager: the daemons of a run. The first of them answers what the run asks."""
 
-    def __init__(self, program, stack, options, instances=1, proxy=False, redis="stack"):
-        """redis: "stack", or one of REDIS."""
+    def __init__(self, program, stack, options, instances=1, proxy=False, redis="stack", pods=0):
+        """redis: "stack", or one of REDIS. pods: of one daemon each, whose Redis and ledger
+        no other uses, behind the proxy that deploy/ ships; sales take turns among them."""
         self.program, self.stack, self.options = program, stack, dict(options)
+        self.stacks, self.pods = [stack], pods
         self.redis, self.redis_url = redis, stack.redis_url
         self.instances, self.proxied = instances, proxy
         self.running = contextlib.ExitStack()
@@ -152,12 +174,14 @@ class Fleet:
         with contextlib.ExitStack() as starting:
             self.start_lock_servers(starting)
             self.start_redis(starting)
+            self.start_pods(starting)
             self.daemons = [starting.enter_context(
-                Daemon(self.program, self.stack, **self.options)) for _ in range(self.instances)]
+                Daemon(self.program, stack, **self.options, **pod)) for stack, pod in self.places()]
             self.pids["server"] = [daemon.process.pid for daemon in self.daemons]
             self.door = self.daemons[0]
-            if self.proxied:
-                self.door = starting.enter_context(Proxy(self.daemons, self.stack.directory))
+            if self.proxied or self.pods:
+                proxy = PodProxy if self.pods else Proxy
+                self.door = starting.enter_context(proxy(self.daemons, self.stack.directory))
                 self.pids["proxy"] = [self.door.process.pid]
             self.running = starting.pop_all()
         return self
@@ -178,6 +202,23 @@ class Fleet:
             self.redis_url = self.options["redis_url"] = engine.url
             self.pids["redis"] = engine.pids()
 
+    def start_pods(self, starting):
+        """The Redis and the ledger of each pod behind the first, which has the stack's."""
+        for _ in range(1, self.pods):
+            self.stacks.append(starting.enter_context(ToolStack()).clean())
+            for kind, pids in self.stacks[-1].pids().items():
+                self.pids[kind] = self.pids[kind] + pids
+
+    def places(self):
+        """The servers and the options of each daemon."""
+        if self.pods:
+            return [(stack, {"pod": pod}) for pod, stack in enumerate(self.stacks)]
+        return [(self.stack, {})] * self.instances
+
+    def pod_of(self, sku):
+        """The number of the pod that has the sale."""
+        return int(sku.rpartition("-")[2]) % self.pods if self.pods > 1 else 0
+
     @property
     def token(self):
         """Of an admin's calls."""
@@ -186,8 +227,8 @@ class Fleet:
     def ask(self, *words):
         return self.daemons[0].ask(*words)
 
-    def reset(self, *words, **options):
-        return self.daemons[0].reset(*words, **options)
+    def reset(self, sku, *words, **options):
+        return self.daemons[self.pod_of(sku)].reset(sku, *words, **options)
 
     def metrics(self):
         return metrics.add([metrics.read(daemon) for daemon in self.daemons])

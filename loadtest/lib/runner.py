@@ -87,7 +87,7 @@ def one(shop, settings, peak_per_s):
             shop, settings, options, settings["tune_order_workers"])
     shop.stack.clean()
     with Fleet(shop.args.daemon, shop.stack, options, settings["instances"],
-               settings["proxy"], settings["redis"]) as fleet:
+               settings["proxy"], settings["redis"], settings["pods"]) as fleet:
         run = RUNS.get(settings["load"], Run)(shop, fleet, settings, peak_per_s)
         run.open_sales()
         result = run.run()

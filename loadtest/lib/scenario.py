@@ -12,7 +12,7 @@ STANDARD = ("around", "steady", "soldout", "rush", "mixed", "strategies", "segme
             "locks", "instances", "latency", "growth")
 # Those that run only when they are named.
 NAMES = (*STANDARD, "bench", "connections", "rules", "fairness", "expiry", "memory",
-         "flood", "cluster", "daemons", "costs")
+         "flood", "cluster", "daemons", "pods", "costs")
 
 # What a scenario may set, in [settings] or for some of its runs under [[vary]], with the defaults.
 # Beside these, daemon.X sets option X of the service; "default" leaves the option alone.
@@ -52,6 +52,7 @@ DEFAULTS = {
     "prefill": 0,              # orders of an earlier sale in the ledger
     "instances": 1,            # daemons
     "proxy": False,            # HAProxy before them
+    "pods": 0,                 # of one daemon each, behind the proxy that deploy/ ships
     "redis": "stack",          # or "alone", "cluster": a server of its own, three masters
     "estimate": False,         # whether to measure Redis and the ledger by themselves, too
     "tune_order_workers": [],  # numbers to try, until more do not help; the rounds use the best

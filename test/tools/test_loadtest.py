@@ -219,6 +219,17 @@ def test_a_cluster_is_audited_by_any_of_its_nodes():
     assert found["demo", 4] is None
 
 
+def test_pods_are_audited_as_one():
+    sale = {"total": 10, "orders": 4, "ordered": 4, "sold": 4, "oversold": 0,
+            "awaiting_recovery": 0, "states": {"reserved": 4}, "differences": []}
+    reports = [{**sale, "sku": "a"}, {**sale, "sku": "b"}]
+    assert audit.of_pods(reports, 8)["consistent"]
+    lost = audit.of_pods(reports, 9)
+    assert lost["lost"] == 1 and not lost["consistent"]
+    wrong = [{**sale, "sku": "a", "differences": ["oversold"]}, {**sale, "sku": "b"}]
+    assert not audit.of_pods(wrong, 8)["consistent"]
+
+
 # scenarios
 
 @pytest.mark.parametrize("quick", (False, True))

@@ -163,6 +163,12 @@ def daemons(result):
             if ratios else "")
 
 
+def pods(result):
+    ratios = pair_ratios(result, targets.per_pod)
+    return (f"Each of two pods takes {ratio(statistics.median(ratios))} × of what one pod takes by "
+            "itself." if ratios else "")
+
+
 def costs(result):
     runs = [run for run in measured(result) if run["settings"]["counts"] == "accepted"]
     first, last = (served_us(choose(runs, key=lambda run: run["settings"]["daemon.max_batch"]))
@@ -263,7 +269,8 @@ def flood(result):
 
 BY_CAMPAIGN = {function.__name__: function for function in (
     around, steady, soldout, rush, mixed, strategies, segments, batch, locks, instances, latency,
-    growth, bench, connections, rules, fairness, expiry, memory, flood, cluster, daemons, costs)}
+    growth, bench, connections, rules, fairness, expiry, memory, flood, cluster, daemons, pods,
+    costs)}
 
 
 def answer(result):

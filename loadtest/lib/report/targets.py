@@ -13,10 +13,10 @@ NAMES = {"of_bare": "× bare", "of_other": "× bare ÷ that of", "gained": "× b
          "of_without": "accepted orders while others expire ÷ without",
          "p99_of_alone": "p99 beside the hot sale ÷ alone", "grown": "growth of memory",
          "of_alone": "orders beside the flood ÷ alone", "admin_max_ms": "longest PATCH paused, ms",
-         "us_of_other": "µs of an order ÷ that of",
+         "us_of_other": "µs of an order ÷ that of", "of_each": "orders of a pod ÷ those of",
          "ops_max_ms": "longest /readyz, ms", "refused": "calls of other classes refused"}
 # The bounds of the other figures are from above.
-LEAST = ("of_bare", "of_other", "gained", "of_without", "of_alone")
+LEAST = ("of_bare", "of_other", "of_each", "gained", "of_without", "of_alone")
 
 
 def ratio(name):
@@ -46,10 +46,18 @@ def other_of(run, runs):
     return next((one for one in runs if wanted and one["label"] == wanted), None)
 
 
+def per_pod(run):
+    """Orders a second of each pod."""
+    return run["per_s"] / run["settings"]["pods"]
+
+
 def value_of(run, figure, runs):
     if figure == "us_of_other":
         other = other_of(run, runs)
         return served_us(run) / served_us(other) if other else None
+    if figure == "of_each":
+        other = other_of(run, runs)
+        return per_pod(run) / per_pod(other) if other else None
     if figure in ("of_other", "gained"):
         ratios = [one["of_bare"] for one in (run, other_of(run, runs)) if one]
         if len(ratios) < 2 or 0 in ratios:
@@ -69,7 +77,7 @@ def checks(runs):
                 continue
             met = value >= limit if figure in LEAST else value <= limit
             name = NAMES[figure]
-            if figure in ("of_other", "us_of_other"):
+            if figure in ("of_other", "us_of_other", "of_each"):
                 name += f" {run['settings']['against']}"
             if figure == "gained":
                 name += f" {run['settings']['against']} ÷ this"
