@@ -25,9 +25,6 @@ const time = (name, label, value) =>
 const units = (label, value) => number("units", label, UNITS_MAX, value);
 const limit = (value) => number("per_user_limit", "Units a user may have (empty: no limit)",
   UNITS_MAX, value ?? "", { required: false });
-const shard = (count) => number("shard",
-  `Shard, 0 to ${count - 1}, for ever (empty: the service chooses)`, count - 1, "",
-  { min: 0, required: false });
 const payWithin = (value) => number("pay_within_s", "Seconds to pay within (empty: no limit)",
   PAY_WITHIN_MAX, value ?? "", { required: false });
 const window = (stock) => [
@@ -175,20 +172,17 @@ const reset = {
   }),
 };
 
-// `shards` is the number of ledgers that a sale can be put on.
-export const create = (shards) => ({
+export const create = () => ({
   name: "create", title: () => "New sale", verb: "Create the sale", keyed: true, isNew: true,
   fields: () => [
     { name: "sku", label: "Name (sku)", type: "text", pattern: "[A-Za-z0-9._:\\-]{1,64}",
       required: true, value: "" },
     ...roundFields(null),
-    ...(shards > 1 ? [shard(shards)] : []),
   ],
   tell: (values, stock, now) =>
     [`Creates the sale ${values.sku || "…"}: ${tellRound(values, now)}`],
   send: (values) => ({ method: "POST", path: "admin/stock/reset",
-    body: { ...resetBody(values, values.sku, 0),
-      ...(values.shard ? { shard: Number(values.shard) } : {}) } }),
+    body: resetBody(values, values.sku, 0) }),
   explain: ({ json }) => (json.code === "round_mismatch"
     ? `This sale is there already, in round ${json.round}.` : null),
 });

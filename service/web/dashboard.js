@@ -85,12 +85,6 @@ function clickToken() {
   }
 }
 
-// The ledgers of the daemon that serves this page.
-function shards() {
-  const own = last?.daemons.find(({ name }) => name === last.daemon);
-  return (own?.servers ?? []).filter(({ kind }) => kind === "ledger").length;
-}
-
 // An action has ended, or the token has changed (no text).
 function finish(text) {
   showToken();
@@ -105,7 +99,7 @@ function finish(text) {
 }
 
 find("token").addEventListener("click", clickToken);
-find("create").addEventListener("click", () => perform(create(shards()), null, context));
+find("create").addEventListener("click", () => perform(create(), null, context));
 themeButton(find("theme"), () => figures.redraw());
 showToken();
 setInterval(tick, TICK_MS);
