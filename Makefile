@@ -136,7 +136,7 @@ ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
-headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_files.h)
+headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h openapi.h web_files.h)
 
 LOCK_VERSION := 1.0.0
 
@@ -376,6 +376,12 @@ $(headers): Makefile
 
 # A script may take fragments from lua/scripts/include/; its digest is that of the whole text.
 lua_text := awk -f lua/scripts/include.awk
+
+$(gen)/lua_script_names.h: $(wildcard lua/scripts/*.lua)
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ $(call made_of,the names of lua/scripts/); \
+	    echo '#define SCRIPTS(X)$(foreach f,$(sort $(basename $(notdir $(filter %.lua,$^)))), X($f))'; } >$@
 
 $(gen)/lua_scripts.h: $(wildcard lua/scripts/*.lua lua/scripts/include/*.lua) lua/scripts/include.awk
 	$(call say,EMBED,$@)

@@ -9,8 +9,8 @@
  *
  * why_joined: a batch of many sales takes from as many segments, and of the 6 us that a take or a
  * settle costs the server 1 goes into calling the script. So neighbouring calls of one of these
- * scripts go as one. Their order is kept, each has its own answer, and the error of one is not the
- * others'. */
+ * scripts go as one. They keep their order, each has its own answer, and the error of one does not touch
+ * the others. */
 #include "lua/script.h"
 
 #include <assert.h>
@@ -30,10 +30,11 @@ static const struct {
 } scripts[SCRIPT_COUNT] = {SCRIPTS(SCRIPT_ROW)};
 #undef SCRIPT_ROW
 
-/* The server serves nobody else meanwhile: a call's part is about 5 us. */
+/* The server serves nobody else during joined calls: each takes about 5 us. */
 enum { JOINED_MAX = 32 };
 
 _Static_assert(SCRIPT_COUNT <= 64, "redis_first_use keeps one bit per script");
+_Static_assert(JOINED_MAX *SCRIPT_PARAMETERS_MAX <= SCRIPT_MORE_MAX, "struct words has room");
 
 void script_begin(struct script_call *call, enum script_id id)
 {
@@ -97,7 +98,7 @@ static void add_parameters(struct words *words, const struct script_call *call, 
     }
 }
 
-/* How many calls, from the first of `count` on, go to the server as one: see why_joined. */
+/* The number of calls, from the first of `count` on, that go to the server as one: see why_joined. */
 static size_t joined(const struct script_call *calls, size_t count)
 {
     size_t n = 1;
@@ -173,7 +174,7 @@ static void read_numbers(struct script_call *call, const char *text)
     }
 }
 
-/* No script of ours gives such a reply: it answers something else, and so do those behind it. See
+/* No script of ours gives such a reply: it answers something else, and so do the replies behind it. See
  * why_drop in redis.c. */
 static void take_odd(struct redis *redis, struct script_call *call)
 {
@@ -182,7 +183,7 @@ static void take_odd(struct redis *redis, struct script_call *call)
     redis_drop(redis);
 }
 
-/* As script_take, and leaves the reply to the caller. */
+/* Does what script_take does, but leaves the reply to the caller. */
 static bool read_reply(struct redis *redis, struct script_call *call, const redisReply *reply)
 {
     bool unknown_script = false;
@@ -222,8 +223,7 @@ static bool receive_call(struct redis *redis, struct script_call *call)
     return script_take(redis, call, redis_receive(redis));
 }
 
-/* Takes the reply to calls that were sent as one: theirs in a table, or an error that is all of
- * theirs. */
+/* Takes the reply to calls that were sent as one: a table of their replies, or one error for all. */
 static bool receive_joined(struct redis *redis, struct script_call *calls, size_t count)
 {
     bool unknown_script = false;

@@ -7,43 +7,11 @@
 #include <stdint.h>
 
 #include "lua/redis.h"
+#include "lua_script_names.h"
 
-/* Every script lua/scripts/NAME.lua. Each file opens with its keys, its arguments and the numbers that it
- * returns: as a table, as one number, or as a text with spaces between the numbers, which costs the
- * server least. */
-#define SCRIPTS(X)                                                                                 \
-    X(lock_acquire)                                                                                \
-    X(lock_release)                                                                                \
-    X(lock_renew)                                                                                  \
-    X(lock_timestamp)                                                                              \
-    X(lock_red)                                                                                    \
-    X(lock_reenter)                                                                                \
-    X(lock_reenter_renew)                                                                          \
-    X(lock_reenter_release)                                                                        \
-    X(lock_fair)                                                                                   \
-    X(lock_fair_leave)                                                                             \
-    X(lock_read)                                                                                   \
-    X(lock_read_renew)                                                                             \
-    X(lock_read_release)                                                                           \
-    X(lock_write)                                                                                  \
-    X(lock_write_leave)                                                                            \
-    X(lock_permits)                                                                                \
-    X(lock_permits_renew)                                                                          \
-    X(lock_permits_release)                                                                        \
-    X(lock_latch_set)                                                                              \
-    X(lock_latch_down)                                                                             \
-    X(rate_limit)                                                                                  \
-    X(fence_raise)                                                                                 \
-    X(stock_take)                                                                                  \
-    X(stock_open)                                                                                  \
-    X(stock_settle)                                                                                \
-    X(stock_load)                                                                                  \
-    X(stock_read)                                                                                  \
-    X(stock_drop)                                                                                  \
-    X(stock_retire)                                                                                \
-    X(stock_count)                                                                                 \
-    X(stock_return)
-
+/* The scripts of lua/scripts/, by their names. Each file opens with its keys, its arguments and the
+ * numbers that it returns: as a table, as one number, or as a text with spaces between the numbers,
+ * which costs the server least. */
 #define SCRIPT_ENUM(name) SCRIPT_##name,
 enum script_id { SCRIPTS(SCRIPT_ENUM) SCRIPT_COUNT };
 #undef SCRIPT_ENUM
@@ -56,8 +24,8 @@ enum {
     SCRIPT_MORE_MAX = 1040,     /* parameters of a call that the caller keeps */
 };
 
-/* One call: filled by script_begin, script_key, script_text and script_int (keys before arguments),
- * answered by script_run. Self-contained: it may be copied and kept, unless it has `more`. */
+/* One call: script_begin, script_key, script_text and script_int fill it (keys before arguments), and
+ * script_run sets its result. It may be copied and kept, unless it has `more`. */
 struct script_call {
     enum script_id id;
     int keys;
@@ -98,12 +66,12 @@ void script_int(struct script_call *call, int64_t value);
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
 /* False when the last script_run or command_run lost Redis, or did not reach it. In a cluster: when
- * no node is left that is known to answer; each call tells what became of it. */
+ * no node answered it or is connected; the result of each call says more. */
 bool script_alive(const struct redis *redis);
 
 /* script_run for one call whose script publishes, with a PING before the call, so that Redis
- * delivers the message to subscribers before it replies here: Redis serves the connections that
- * have output in the reverse of the order in which they came to have some. */
+ * delivers the message to subscribers before it replies here: Redis serves the
+ * connection first to which it owed output last. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
 /* For script_each.c and lua/cluster/. script_append queues calls of one script as one command; false:

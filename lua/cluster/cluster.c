@@ -140,39 +140,6 @@ void cluster_master_key(const struct cluster *cluster, size_t master, const char
     }
 }
 
-/* Asks all masters before it waits for any answer. */
-static enum redis_result cluster_ping(struct cluster *cluster)
-{
-    static const char *const ping[] = {"PING"};
-    enum redis_result result = REDIS_FAILED;
-    cluster_begin(cluster);
-    if (!cluster_learn(cluster, false))
-        return REDIS_FAILED;
-    for (int i = 0; i < cluster->map.count; i++) {
-        struct redis *redis =
-            cluster->map.nodes[i]->master ? cluster_node(cluster, i, "PING") : NULL;
-        cluster->map.nodes[i]->used =
-            redis && redis_append(redis, 1, ping, NULL) && redis_flush(redis);
-    }
-    int64_t until_ms = clock_now_ms() + cluster->timeout_ms; /* for all answers */
-    for (int i = 0; i < cluster->map.count; i++) {
-        if (!cluster->map.nodes[i]->used)
-            continue;
-        cluster->map.nodes[i]->used = false;
-        redisReply *reply = cluster_receive(cluster, cluster->map.nodes[i]->redis,
-                                            (int)(until_ms - clock_now_ms()));
-        if (reply && reply->type != REDIS_REPLY_ERROR)
-            result = REDIS_ANSWERED;
-        else
-            cluster_note(cluster, i, "PING",
-                         reply ? reply->str : redis_error(cluster->map.nodes[i]->redis));
-        if (!reply)
-            cluster_doubt(cluster);
-        freeReplyObject(reply);
-    }
-    return result;
-}
-
 const struct cluster_hooks cluster_hooks = {
     .open = cluster_open,
     .close = cluster_close,

@@ -47,15 +47,25 @@ static int share_ms(const struct cluster *cluster)
     return left_ms < 1 ? 1 : left_ms < cluster->timeout_ms ? (int)left_ms : cluster->timeout_ms;
 }
 
+/* The seed's time-out is also the cluster's, so it changes both: hence the copy. */
 static bool connect_in_time(struct cluster *cluster, struct redis *redis)
 {
     if (redis_connected(redis))
         return true;
-    int timeout_ms = cluster->timeout_ms; /* the seed's time-out is also the cluster's */
+    int timeout_ms = cluster->timeout_ms;
     redis_set_timeout(redis, share_ms(cluster));
     bool connected = redis_connect(redis) == REDIS_ANSWERED;
     redis_set_timeout(redis, timeout_ms);
     return connected;
+}
+
+static redisReply *receive_in_time(struct cluster *cluster, struct redis *redis)
+{
+    int timeout_ms = cluster->timeout_ms;
+    redis_set_timeout(redis, share_ms(cluster));
+    redisReply *reply = redis_receive(redis);
+    redis_set_timeout(redis, timeout_ms);
+    return reply;
 }
 
 /* Does not wait for a reply that is still to come: its time is over. */
@@ -71,17 +81,6 @@ struct redisReply *cluster_receive_late(struct redis *node)
         redis_set_error(node, "no reply in time");
         redis_drop(node);
     }
-    return reply;
-}
-
-struct redisReply *cluster_receive(struct cluster *cluster, struct redis *redis, int wait_ms)
-{
-    int timeout_ms = cluster->timeout_ms;
-    if (wait_ms <= 0)
-        return cluster_receive_late(redis);
-    redis_set_timeout(redis, wait_ms);
-    redisReply *reply = redis_receive(redis);
-    redis_set_timeout(redis, timeout_ms);
     return reply;
 }
 
@@ -147,7 +146,7 @@ static bool learn_from(struct cluster *cluster, struct redis *redis)
         !redis_append(redis, 2, ask, NULL))
         return false;
     redis_set_doing(redis, "CLUSTER SLOTS");
-    redisReply *reply = cluster_receive(cluster, redis, share_ms(cluster));
+    redisReply *reply = receive_in_time(cluster, redis);
     bool learnt = reply && cluster_map_learn(&cluster->map, reply, peer);
     if (reply && !learnt)
         redis_set_error(redis, no_slots(cluster, reply));

@@ -61,9 +61,7 @@ struct redis *cluster_client(struct cluster *cluster, int node);
 /* The client of a node, connected; NULL when it cannot be, with the reason noted. */
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing);
 
-/* redis_receive from a node, or the seed, that waits up to `wait_ms`. cluster_receive_late waits only
- * for what is on its way already, after the time-out. */
-struct redisReply *cluster_receive(struct cluster *cluster, struct redis *redis, int wait_ms);
+/* redis_receive from a node after the time-out: waits only for what is on its way already. */
 struct redisReply *cluster_receive_late(struct redis *node);
 
 /* Notes a failure at a node, or at CLUSTER_NO_NODE, as the error and fault of the seed client. */

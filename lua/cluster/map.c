@@ -126,6 +126,33 @@ int cluster_map_node(struct cluster_map *map, const char *host, unsigned port)
     return map->count++;
 }
 
+int cluster_map_follow(struct cluster_map *map, int from, enum cluster_refusal why,
+                       const struct cluster_redirect *redirect)
+{
+    const char *host = redirect->host[0] ? redirect->host : map->nodes[from]->host;
+    int to = cluster_map_node(map, host, redirect->port);
+    if (why == CLUSTER_MOVED && to != CLUSTER_NO_NODE) {
+        map->nodes[to]->master = true;
+        map->owner[redirect->slot] = (int16_t)to;
+    }
+    return to;
+}
+
+unsigned cluster_map_any_slot(const struct cluster_map *map)
+{
+    unsigned found = 0;
+    for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        int owner = map->owner[slot];
+        if (owner == CLUSTER_NO_NODE)
+            continue;
+        const struct redis *redis = map->nodes[owner]->redis;
+        if (redis && redis_connected(redis))
+            return slot;
+        found = slot;
+    }
+    return found;
+}
+
 /* ---- the reply to CLUSTER SLOTS: ranges, each "first slot, last slot, master, replicas…"; a node is
  * "address, port, id, …" ---- */
 

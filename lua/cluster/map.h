@@ -66,6 +66,14 @@ void cluster_map_clear(struct cluster_map *map);
  * many, or memory ran out. */
 int cluster_map_node(struct cluster_map *map, const char *host, unsigned port);
 
+/* The index of the node that a MOVED or an ASK of node `from` leads to; a MOVED changes the owner of
+ * its slot. CLUSTER_NO_NODE: see cluster_map_node. */
+int cluster_map_follow(struct cluster_map *map, int from, enum cluster_refusal why,
+                       const struct cluster_redirect *redirect);
+
+/* A slot for commands without a key: of a master that is connected, or of any. */
+unsigned cluster_map_any_slot(const struct cluster_map *map);
+
 /* Reads the reply to CLUSTER SLOTS. `asked` is the address of the node that gave it, which stands
  * for a node without an address. False, and the map is as it was, when the reply has another form,
  * or names no slot or too many nodes. */

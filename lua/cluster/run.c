@@ -216,14 +216,8 @@ static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
 {
     struct cluster *cluster = pipeline->cluster;
     int to = CLUSTER_NO_NODE;
-    if (why == CLUSTER_MOVED || why == CLUSTER_ASK) /* without a host: the host that refuses */
-        to = cluster_map_node(&cluster->map,
-                              redirect->host[0] ? redirect->host : cluster->map.nodes[from]->host,
-                              redirect->port);
-    if (why == CLUSTER_MOVED && to != CLUSTER_NO_NODE) {
-        cluster->map.nodes[to]->master = true;
-        cluster->map.owner[redirect->slot] = (int16_t)to;
-    }
+    if (why == CLUSTER_MOVED || why == CLUSTER_ASK)
+        to = cluster_map_follow(&cluster->map, from, why, redirect);
     if (why == CLUSTER_TRY_AGAIN) {
         /* Beginning with the node that has the slot: meanwhile the keys may be back together. */
         pipeline->wait = true;
@@ -413,22 +407,6 @@ void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, siz
 
 /* ---- commands ---- */
 
-/* A slot for commands without a key: of a master that is connected, or of any. */
-static unsigned any_slot(const struct cluster *cluster)
-{
-    unsigned found = 0;
-    for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-        int owner = cluster->map.owner[slot];
-        if (owner == CLUSTER_NO_NODE)
-            continue;
-        const struct redis *redis = cluster->map.nodes[owner]->redis;
-        if (redis && redis_connected(redis))
-            return slot;
-        found = slot;
-    }
-    return found;
-}
-
 /* Gives each command a slot: its own, or that of the first one that has a key. */
 static void set_slots(struct cluster *cluster, const struct command *commands, size_t count)
 {
@@ -444,7 +422,7 @@ static void set_slots(struct cluster *cluster, const struct command *commands, s
         found = found || key;
     }
     if (!found)
-        common = any_slot(cluster);
+        common = cluster_map_any_slot(&cluster->map);
     for (size_t i = 0; i < count; i++)
         if (cluster->entries[i].slot == CLUSTER_SLOTS)
             cluster->entries[i].slot = (uint16_t)common;
@@ -514,4 +492,29 @@ void cluster_run_commands(struct cluster *cluster, struct command *commands, siz
         run_bound(&pipeline);
     else
         run(&pipeline);
+}
+
+/* One PING to each master, in a slot that it serves. */
+enum redis_result cluster_ping(struct cluster *cluster)
+{
+    struct command pings[CLUSTER_NODES_MAX];
+    bool seen[CLUSTER_NODES_MAX] = {false};
+    struct pipeline pipeline = {.cluster = cluster, .commands = pings};
+    enum redis_result result = REDIS_FAILED;
+    if (!begin(cluster, CLUSTER_NODES_MAX, true))
+        return REDIS_FAILED;
+    for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        int owner = cluster->map.owner[slot];
+        if (owner == CLUSTER_NO_NODE || seen[owner])
+            continue;
+        seen[owner] = true;
+        cluster->entries[pipeline.count].slot = (uint16_t)slot;
+        pings[pipeline.count++] = (struct command){.argc = 1, .argv = {"PING"}};
+    }
+    run(&pipeline);
+    for (size_t i = 0; i < pipeline.count; i++)
+        if (pings[i].result == REDIS_ANSWERED)
+            result = REDIS_ANSWERED;
+    command_clear(pings, pipeline.count);
+    return result;
 }

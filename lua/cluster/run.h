@@ -4,9 +4,7 @@
 
 #include <stddef.h>
 
-struct cluster;
-struct command;
-struct script_call;
+#include "lua/redis.h"
 
 /* script_run and command_run of a cluster: they set each call's result as those do. The keys of one
  * call lie in one slot; a command without keys goes where the first command of its pipeline that
@@ -22,5 +20,8 @@ struct script_call;
  * Without one, all are sent again together, so besides WATCH they only read. */
 void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, size_t count);
 void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count);
+
+/* Pings every master. REDIS_ANSWERED when one of them answers. */
+enum redis_result cluster_ping(struct cluster *cluster);
 
 #endif
