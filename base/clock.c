@@ -4,13 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 
-int64_t clock_wall_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / CLOCK_NS_PER_MS;
-}
-
 struct timespec clock_timespec(int64_t ns)
 {
     assert(ns >= 0);

@@ -2,7 +2,7 @@
  *
  * why_spans: the text is cut into spans at its delimiters first, and each span is decoded after
  * that, so that an encoded delimiter (%40 for @) never delimits anything. */
-#define _GNU_SOURCE /* strcasestr */
+#define _GNU_SOURCE /* memrchr, strcasestr */
 #include "base/url.h"
 
 #include <assert.h>
@@ -48,12 +48,12 @@ static struct spans cut_all(const char *from)
     struct spans spans = {.place = {from, from + strlen(from)}};
     spans.option = cut(&spans.place, '?');
     spans.path = cut(&spans.place, '/');
-    for (const char *at = spans.place.to; at > from; at--)
-        if (at[-1] == '@') { /* the last one: an unencoded @ may stand in a password */
-            spans.login = (struct span){from, at - 1};
-            spans.place.from = at;
-            break;
-        }
+    /* The last one: an unencoded @ may stand in a password. */
+    const char *at = memrchr(from, '@', (size_t)(spans.place.to - from));
+    if (at) {
+        spans.login = (struct span){from, at};
+        spans.place.from = at + 1;
+    }
     return spans;
 }
 

@@ -45,10 +45,10 @@ struct redis {
     struct fault fault;
     _Atomic(const char *) place; /* one of `places`: other threads may ask for it */
     size_t place_count;
-    char *places[PLACES_MAX]; /* the URL's own, then each master that sentinels have named */
-    size_t next_server;       /* of the URL's several servers, the one to ask next */
-    const char *host;         /* of the last connection, as in the URL; NULL: a socket's path */
-    struct cluster *cluster;  /* NULL unless the URL is a cluster's */
+    char places[PLACES_MAX][URL_PLACE_SIZE]; /* the URL's own, then the masters of sentinels */
+    size_t next_server;                      /* of the URL's several servers, the one to ask next */
+    const char *host;        /* of the last connection, as in the URL; NULL: a socket's path */
+    struct cluster *cluster; /* NULL unless the URL is a cluster's */
 };
 
 /* Closes this client's own connection; those to the nodes of a cluster stay. */
@@ -59,21 +59,16 @@ static void drop(struct redis *redis)
     redis->leaving = false;
 }
 
-/* Sets where the server is from now on, for redis_place. The text stays as long as the client, as
- * another thread may be reading it; without room or memory for one more, the URL's own is shown. */
-static bool set_place(struct redis *redis, const char *place)
+/* Sets where the server is from now on, for redis_place. A text stays as it is, as another thread may
+ * be reading it; without room for one more, the URL's own is shown. */
+static void set_place(struct redis *redis, const char *place)
 {
     size_t i = 0;
     while (i < redis->place_count && strcmp(redis->places[i], place) != 0)
         i++;
-    if (i == redis->place_count && i < PLACES_MAX) {
-        redis->places[i] = strdup(place);
-        redis->place_count += redis->places[i] != NULL;
-    }
-    bool known = i < redis->place_count;
-    if (redis->place_count > 0)
-        atomic_store(&redis->place, redis->places[known ? i : 0]);
-    return known;
+    if (i == redis->place_count && i < PLACES_MAX)
+        snprintf(redis->places[redis->place_count++], URL_PLACE_SIZE, "%s", place);
+    atomic_store(&redis->place, redis->places[i < PLACES_MAX ? i : 0]);
 }
 
 /* NULL: out of memory. */
@@ -81,10 +76,9 @@ static struct redis *redis_new(const struct url *url, const char *place, int tim
 {
     assert(timeout_ms > 0);
     struct redis *redis = calloc(1, sizeof *redis);
-    if (!redis || !set_place(redis, place)) {
-        free(redis);
+    if (!redis)
         return NULL;
-    }
+    set_place(redis, place);
     redis->url = *url;
     redis->doing = "connect";
     redis->timeout_ms = timeout_ms;
@@ -142,8 +136,6 @@ void redis_close(struct redis **redis)
         if ((*redis)->cluster)
             cluster_hooks.close(&(*redis)->cluster);
         drop(*redis);
-        for (size_t i = 0; i < (*redis)->place_count; i++)
-            free((*redis)->places[i]);
     }
     free(*redis);
     *redis = NULL;

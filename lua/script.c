@@ -36,6 +36,11 @@ enum { JOINED_MAX = 32 };
 _Static_assert(SCRIPT_COUNT <= 64, "redis_first_use keeps one bit per script");
 _Static_assert(JOINED_MAX *SCRIPT_PARAMETERS_MAX <= SCRIPT_MORE_MAX, "struct words has room");
 
+const char *script_name(const struct script_call *call)
+{
+    return scripts[call->id].name;
+}
+
 void script_begin(struct script_call *call, enum script_id id)
 {
     call->id = id;
@@ -183,8 +188,7 @@ static void take_odd(struct redis *redis, struct script_call *call)
     redis_drop(redis);
 }
 
-/* Does what script_take does, but leaves the reply to the caller. */
-static bool read_reply(struct redis *redis, struct script_call *call, const redisReply *reply)
+bool script_take(struct redis *redis, struct script_call *call, const redisReply *reply)
 {
     bool unknown_script = false;
     if (!reply) /* sent, and the connection lost before the answer: see why_drop in redis.c */
@@ -208,34 +212,20 @@ static bool read_reply(struct redis *redis, struct script_call *call, const redi
     return unknown_script;
 }
 
-bool script_take(struct redis *redis, struct script_call *call, redisReply *reply)
-{
-    bool unknown_script = read_reply(redis, call, reply);
-    freeReplyObject(reply);
-    return unknown_script;
-}
-
-/* Takes the reply to the oldest call not yet answered, which the caller knows to be this one; true
- * when the server does not know the script. */
-static bool receive_call(struct redis *redis, struct script_call *call)
-{
-    redis_set_doing(redis, scripts[call->id].name);
-    return script_take(redis, call, redis_receive(redis));
-}
-
-/* Takes the reply to calls that were sent as one: a table of their replies, or one error for all. */
+/* Takes the reply to the oldest calls not yet answered, which were sent as one: a table of their
+ * replies, or one error for all. True when the server does not know the script. */
 static bool receive_joined(struct redis *redis, struct script_call *calls, size_t count)
 {
-    bool unknown_script = false;
-    if (count == 1)
-        return receive_call(redis, calls);
-    redis_set_doing(redis, scripts[calls[0].id].name);
+    redis_set_doing(redis, script_name(calls));
     redisReply *reply = redis_receive(redis);
-    bool table = reply && reply->type == REDIS_REPLY_ARRAY;
-    bool fits = table ? reply->elements == count : !reply || reply->type == REDIS_REPLY_ERROR;
+    bool table = count > 1 && reply && reply->type == REDIS_REPLY_ARRAY;
+    bool fits = table        ? reply->elements == count
+                : count == 1 ? true
+                             : !reply || reply->type == REDIS_REPLY_ERROR;
+    bool unknown_script = false;
     for (size_t i = 0; i < count; i++) {
         if (fits)
-            unknown_script = read_reply(redis, &calls[i], table ? reply->element[i] : reply);
+            unknown_script = script_take(redis, &calls[i], table ? reply->element[i] : reply);
         else
             take_odd(redis, &calls[i]);
     }
@@ -249,12 +239,7 @@ static void run_with_text(struct redis *redis, struct script_call *call)
 {
     redis_count_reload(redis);
     if (redis_connected(redis) && script_append(redis, call, 1, true))
-        receive_call(redis, call);
-}
-
-const char *script_name(const struct script_call *call)
-{
-    return scripts[call->id].name;
+        receive_joined(redis, call, 1);
 }
 
 /* Makes the calls that it cannot send REDIS_FAILED and returns the number of calls sent, which the
@@ -277,7 +262,7 @@ static size_t send_calls(struct redis *redis, struct script_call *calls, size_t 
         sent += some;
     }
     if (sent > 0)
-        redis_set_doing(redis, scripts[calls[0].id].name);
+        redis_set_doing(redis, script_name(calls));
     /* The result does not matter here: if the connection is lost now, a part may have left, and
      * receive_calls finds no replies and makes all of the calls REDIS_UNKNOWN. */
     redis_flush(redis);

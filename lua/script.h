@@ -75,12 +75,12 @@ bool script_alive(const struct redis *redis);
 void script_run_telling(struct redis *redis, struct script_call *call);
 
 /* For script_each.c and lua/cluster/. script_append queues calls of one script as one command; false:
- * out of memory. script_take sets the call's result from its reply, frees the reply, and returns true
- * when the server does not know the script. script_forget sets a result without values. script_name
+ * out of memory. script_take sets the call's result from its reply (NULL: the connection is lost), and
+ * returns true when the server does not know the script. script_forget sets a result without values. script_name
  * is the name of the call's script. */
 bool script_append(struct redis *redis, const struct script_call *calls, size_t count,
                    bool with_text);
-bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
+bool script_take(struct redis *redis, struct script_call *call, const struct redisReply *reply);
 void script_forget(struct script_call *call, enum redis_result result);
 const char *script_name(const struct script_call *call);
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 
-/* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
+/* ---- connecting: a server that does not answer must not keep the others waiting ---- */
 
 /* One thread per connect, because redis_connect blocks. The thread has the client to itself until
  * it is joined. */
@@ -32,11 +32,11 @@ static void connect_all(struct script_line *lines, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (redis_connected(lines[i].redis))
             continue;
-        lines[i].owed = 0; /* what was due is lost with its connection */
+        lines[i].owed = 0; /* the replies are lost with their connection */
         if (lines[i].skip)
             continue;
         started[i] = worker_thread(&threads[i], connect_thread, lines[i].redis);
-        if (!started[i]) /* no thread to be had: slower, but the server is asked */
+        if (!started[i]) /* without a thread it is slower, but the server is asked */
             redis_connect(lines[i].redis);
     }
     for (size_t i = 0; i < count; i++)
@@ -44,7 +44,7 @@ static void connect_all(struct script_line *lines, size_t count)
             pthread_join(threads[i], NULL);
 }
 
-/* ---- Asking ---- */
+/* ---- asking ---- */
 
 /* The value_count of a call that was sent and has no result yet; no answer has a negative count. */
 enum { WAITING = -1 };
@@ -67,7 +67,7 @@ static void send_all(struct script_line *lines, struct script_call *calls, size_
 
 /* Drops the reply to a given-up call. If it is NOSCRIPT, the server has forgotten its scripts, and
  * the next call carries the text at once. */
-static void drop_owed(struct script_line *line, struct redisReply *reply)
+static void drop_owed(struct script_line *line, const redisReply *reply)
 {
     assert(line->owed > 0);
     line->owed--;
@@ -75,13 +75,12 @@ static void drop_owed(struct script_line *line, struct redisReply *reply)
         redis_forget_scripts(line->redis);
     else if (reply->type == REDIS_REPLY_ERROR)
         redis_set_error(line->redis, reply->str);
-    freeReplyObject(reply);
 }
 
 /* Takes the replies that one line has read, until its call is answered. */
 static void take_replies(struct script_line *line, struct script_call *call)
 {
-    struct redisReply *reply;
+    redisReply *reply;
     while (call->value_count == WAITING && (reply = redis_parsed(line->redis)) != NULL) {
         if (line->owed > 0) {
             drop_owed(line, reply);
@@ -92,6 +91,7 @@ static void take_replies(struct script_line *line, struct script_call *call)
             if (script_append(line->redis, call, 1, true) && redis_flush(line->redis))
                 call->value_count = WAITING;
         }
+        freeReplyObject(reply);
     }
     if (call->value_count == WAITING && !redis_connected(line->redis))
         script_forget(call, REDIS_UNKNOWN);

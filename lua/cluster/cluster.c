@@ -2,7 +2,6 @@
 #include "lua/cluster/cluster.h"
 
 #include <assert.h>
-#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 

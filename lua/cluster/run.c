@@ -91,9 +91,10 @@ static void take(const struct pipeline *pipeline, struct redis *node, size_t i, 
 {
     pipeline->cluster->entries[i].state = ENTRY_DONE;
     redis_set_doing(node, doing(pipeline, i));
-    if (pipeline->scripts)
+    if (pipeline->scripts) {
         script_take(node, &pipeline->scripts[i], reply);
-    else
+        freeReplyObject(reply);
+    } else
         command_take(node, &pipeline->commands[i], reply);
 }
 
