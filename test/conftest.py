@@ -33,7 +33,7 @@ def pytest_configure():
 
 
 def pytest_ignore_collect(collection_path, config):
-    """What wants a browser or npm runs only when it is named."""
+    """Tests that need a browser or npm run only when they are named."""
     name = collection_path.name
     named = any(name in argument for argument in config.args)
     return True if name in ("browser", "client") and not named else None

@@ -11,7 +11,7 @@ from lib.watch import Watch
 PAY_WITHIN_S = 3600    # for the orders of the load: they do not expire in the run
 LEAD_S = 1.5           # so that wrk runs at full speed when the first orders expire
 SAMPLE_S = 0.05
-FIRST_IDS = 1_000_000  # far below those of the service
+FIRST_IDS = 1_000_000  # far below the service's ids
 
 # Reserved orders that expire in a moment, spread over the segments as if they had been sold.
 FILL = """

@@ -1,4 +1,4 @@
-"""What becomes of the rounds of a run, and where they were measured."""
+"""The figures of a run's rounds, and the machine that gave them."""
 
 import os
 import platform

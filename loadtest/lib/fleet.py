@@ -1,4 +1,4 @@
-"""What a run measures: daemons, HAProxy before them, and the servers that the run wants."""
+"""The processes that a run measures: daemons, HAProxy before them, further servers."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ backend daemons
 
 
 class Build:
-    """What a daemon can do, as it says itself."""
+    """A daemon's abilities, as it reports them."""
 
     def __init__(self, program):
         self.program = program
@@ -114,7 +114,7 @@ class Cluster(RedisCluster):
         return [node.process.pid for node in self.nodes]
 
 
-# By the setting "redis"; "stack" is none of them.
+# By the setting "redis"; "stack" leaves the stack's own.
 REDIS = {"alone": LoneRedis, "cluster": Cluster}
 
 
@@ -234,7 +234,7 @@ class Fleet:
         return metrics.add([metrics.read(daemon) for daemon in self.daemons])
 
     def stock(self, sku):
-        """What GET /stock says; None when it does not say."""
+        """The answer to GET /stock; None without a good one."""
         status, text = self.ask("GET", f"/stock/{sku}")
         return json.loads(text) if status == 200 else None
 
@@ -244,11 +244,11 @@ class Fleet:
             raise HarnessError(f"POST /admin/reconcile {sku}: {status} {text}")
 
     def offers(self, call):
-        """Whether the service has such a call on an order."""
+        """True when the service has such a call on an order."""
         return f"/order/{{order_id}}/{call}" in self.interface()
 
     def sales_expire(self):
-        """Whether a sale can say within how many seconds an order is to be paid."""
+        """True when a sale can limit the seconds to pay an order."""
         return '"expires_at"' in self.interface()
 
     def interface(self):

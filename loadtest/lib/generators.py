@@ -20,7 +20,7 @@ def start(argv, env):
 
 
 def figures_in(argv, process, text):
-    """What a load generator has printed as a line of JSON."""
+    """The line of JSON that a load generator has printed."""
     lines = [line for line in text.splitlines() if line.startswith("{")]
     if process.returncode != 0 or not lines:
         raise HarnessError(f"{argv[0]}: exit status {process.returncode}\n{text}")

@@ -10,7 +10,7 @@ from harness.processes import HarnessError, clean_environment
 INSERT_S = 1
 TAKES_FIRST, TAKES_S = 20_000, 1
 TRIES_MAX = 3
-# What an order needs of Redis if orders share nothing but the round trip: check that the lock holds
+# An order's work in Redis when orders share only the round trip: check that the lock holds
 # and that the segment is of this round, take one unit.
 TAKE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0} end
@@ -55,7 +55,7 @@ def redis_benchmark(stack, batch, clients, count, words):
 
 
 def inserts_per_s(stack, program, batch, clients):
-    """Inserts rows like those of orders, `batch` in a transaction, on each connection."""
+    """Inserts rows as orders do, `batch` in a transaction, on each connection."""
     argv = [program, stack.mysql_url, str(batch), str(INSERT_S)]
     running = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=clean_environment()) for _ in range(clients)]

@@ -43,7 +43,7 @@ def intervals(result):
 
 
 def option(run, name):
-    """What a run had for an option of the service; "default" when the service's own."""
+    """A run's value of an option of the service; "default" when the run left it alone."""
     return run["settings"].get(f"daemon.{name}", "default")
 
 

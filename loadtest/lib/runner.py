@@ -18,7 +18,7 @@ OVERHEAD_S = 3        # of a run: fresh daemons, an empty ledger, the audit
 
 
 class Shop:
-    """What all runs share."""
+    """The servers and settings that all runs share."""
 
     def __init__(self, args, stack, bare, build, progress):
         self.args, self.stack, self.bare = args, stack, bare

@@ -14,7 +14,7 @@ STANDARD = ("around", "steady", "soldout", "rush", "mixed", "strategies", "segme
 NAMES = (*STANDARD, "bench", "connections", "rules", "fairness", "expiry", "memory",
          "flood", "cluster", "daemons", "pods", "costs")
 
-# What a scenario may set, in [settings] or for some of its runs under [[vary]], with the defaults.
+# A scenario's settings, in [settings] or for some of its runs under [[vary]], with the defaults.
 # Beside these, daemon.X sets option X of the service; "default" leaves the option alone.
 DEFAULTS = {
     "name": "",                # of the run; by default what varies
@@ -87,7 +87,7 @@ def product(axes):
 
 
 def label(varied, settings):
-    """What tells a run from the others of its campaign."""
+    """The label that tells a run from the others of its campaign."""
     return settings["name"] or ", ".join(
         f"{key.rsplit('.', 1)[-1]}={word(settings[key])}" for key in varied
         if key not in ("tune_order_workers", "target"))

@@ -25,7 +25,7 @@ enum {
     LISTEN_BACKLOG = 4096,
 };
 
-/* The same bytes as those of bare_httpd, but for the date. */
+/* bare_httpd's answer byte by byte, except the date. */
 static const char answer[] =
     "HTTP/1.1 201 Created\r\nDate: Fri, 20 Nov 2026 21:30:00 GMT\r\n"
     "Content-Type: application/json\r\nContent-Length: 151\r\n\r\n"

@@ -1,4 +1,4 @@
-/* Inserts rows like those of orders as fast as one connection can, an fsync for each transaction.
+/* Inserts rows as orders do, as fast as one connection can, an fsync for each transaction.
  *
  * usage: insert_limit MYSQL_URL ROWS_PER_TRANSACTION SECONDS
  *

@@ -1,4 +1,4 @@
-"""What breaks for each alert: a case makes a daemon and gives a function that breaks the thing."""
+"""A case for each alert: makes a daemon, and gives the function that breaks what it watches."""
 
 import random
 import re
@@ -28,7 +28,7 @@ def case(alert):
 
 
 class Scene:
-    """What a case has at hand: servers of its own, daemons, and threads that end with it."""
+    """A case's resources: servers of its own, daemons, and threads that end with it."""
 
     def __init__(self, stack, spawn, proxies, clock):
         self.stack, self.spawn, self.proxies, self.clock = stack, spawn, proxies, clock
@@ -144,7 +144,7 @@ def redis_refuses(scene):
 
 @case("SeckillRedisNodesDown")
 def redis_nodes_down(scene):
-    """No replica takes over: there is none."""
+    """No replica takes over, because no replica exists."""
     cluster = scene.ends.enter_context(RedisCluster(replicas=0))
     scene.daemon(redis_url=cluster.url)
     return lambda: cluster.nodes[0].kill()

@@ -13,7 +13,7 @@ PROGRAM = "/usr/bin/prometheus"
 RULES = ROOT / "deploy" / "prometheus" / "seckill.rules.yml"
 FOLDER = RULES.parent
 
-# What takes minutes at a sale takes seconds here; the shape of each expression stays.
+# Minutes of a real sale are seconds here; the shape of each expression stays.
 SCALED = ((r"\bfor: [1-9]\w*", "for: 1s"), (r"\[1m\]", "[6s]"), (r"\[5m\]", "[60s]"),
           (r"\[10m\]", "[120s]"))
 

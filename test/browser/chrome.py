@@ -36,7 +36,7 @@ class Chrome:
         self.process.stdout.close()
 
     def command(self, what, *, within_s=2 * WAIT_S, **how):
-        """What the driver says; an error of the page or the browser is an error here."""
+        """The driver's answer; an error of the page or the browser is an error here."""
         self.process.stdin.write(json.dumps({"do": what, **how}).encode() + b"\n")
         self.process.stdin.flush()
         answer = json.loads(self._line(time.monotonic() + within_s, what))
@@ -124,5 +124,5 @@ class Page:
         return self.chrome.command("axe", name=self.name)
 
     def errors(self):
-        """What the console has had of errors since the last call."""
+        """The console's errors since the last call."""
         return self.chrome.command("errors", name=self.name)

@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests, beside those of test/conftest.py."""
+"""Further fixtures, for the browser tests."""
 
 import pytest
 

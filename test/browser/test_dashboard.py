@@ -67,7 +67,7 @@ def enter_token(page):
 
 
 def no_errors(page, *expected):
-    """No console error but those that begin with one of `expected`."""
+    """No console error, except errors that begin with one of `expected`."""
     assert [error for error in page.errors() if not error.startswith(expected or ("\0",))] == []
 
 

@@ -166,7 +166,7 @@ def pages_add_up(record, _):
         yield f"a page of {one.page['sku']} mixes moments or rounds", [one]
 
 
-# What became of orders
+# Outcomes of orders
 
 def final(status):
     return status in ("paid", "cancelled", "expired")

@@ -13,7 +13,7 @@ from harness.processes import HarnessError, wait_until
 QTY_MAX = 1000
 TRIES_MAX = 200        # of one order that the service is still recovering for
 SETTLE_SECONDS = 10
-ENDS_SECONDS = 60      # for the orders whose time is over, and those of ended rounds
+ENDS_SECONDS = 60      # for orders whose time or round is over
 THREADS = 12
 RESERVED_FOR_LONG = """SELECT COUNT(*) FROM orders o LEFT JOIN sale s USING (sku)
     WHERE o.status = 'reserved' AND (o.expires_at IS NOT NULL OR s.round IS NULL

@@ -1,4 +1,4 @@
-"""What the faults strike: a Redis, a MariaDB, three daemons, and fault proxies between them."""
+"""The cluster that faults strike: a Redis, a MariaDB, three daemons, and fault proxies between."""
 
 import getpass
 import shutil

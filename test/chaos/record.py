@@ -1,4 +1,4 @@
-"""What clients asked and what they were told: every order, call and change with its answer."""
+"""The clients' record: every order, call and change with its answer."""
 
 import itertools
 import threading
@@ -9,7 +9,7 @@ from typing import Optional
 
 RECENT = 3000  # orders and keys that clients choose from when they call again
 
-# Answers that tell what became of an order, and those that do not.
+# Answers that tell what became of an order, and answers that leave it open.
 ACCEPTED = ("201", "200")
 UNKNOWN = (None, "503 outcome_unknown")  # None: no answer came
 NOT_NOW = ("503 unavailable", "503 overloaded", "503 no_order_id")

@@ -40,7 +40,7 @@ class Balancer(Program):
 
 
 class HaProxy(Balancer):
-    """`OPTIONS` are those of the daemons behind it; it asks them at their admin_listen."""
+    """`OPTIONS` are for the daemons behind it; it asks them at their admin_listen."""
 
     OPTIONS = {"trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
 
@@ -140,7 +140,7 @@ class Nginx(Balancer):
 
 
 def check(program, words):
-    """What a proxy says of a configuration, by its own check; its exit status comes first."""
+    """(exit status, output) of a proxy's own check of its configuration."""
     process = spawn([program, *words], stdout=-1, stderr=-2, env=clean_environment())
     text = process.communicate(timeout=60)[0].decode()
     return process.returncode, text

@@ -32,7 +32,7 @@ def array(items):
 
 
 def thing(required="", **fields):
-    """An object with these fields and no other; `required` names those that must be there."""
+    """An object with these fields and no other; `required` names the fields that must be there."""
     return {"type": "object", "properties": fields, "required": required.split(),
             "additionalProperties": False}
 

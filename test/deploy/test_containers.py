@@ -24,7 +24,7 @@ OURS = SERVICES["seckilld"]
 SECRETS = "/run/secrets"
 CONTROL = Path(PROGRAM).parent / "seckillctl"
 FOLDED = DOCKERFILE.replace("\\\n", " ")
-# What Compose knows of a service, as far as these files use it.
+# The fields of a service in Compose that these files use.
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "networks",
     "ports", "read_only", "restart", "secrets", "security_opt", "stop_grace_period", "tmpfs",
@@ -105,7 +105,7 @@ def test_services_have_what_they_name(overlay):
         assert service.keys() <= SERVICE_KEYS and service["healthcheck"].keys() <= HEALTH_KEYS
         mounted = set(re.findall(rf"{SECRETS}/([\w.-]+)", json.dumps(service)))
         given = set(service.get("secrets", ()))
-        # An overlay adds secrets to those that its service had.
+        # An overlay adds secrets to its service's own.
         assert mounted == given if not overlay else mounted <= given, name
         assert given <= compose["secrets"].keys()
         assert set(service["networks"]) <= compose["networks"].keys()
@@ -123,7 +123,7 @@ def test_services_have_what_they_name(overlay):
     assert all(port.startswith("127.0.0.1:") for port in taken)
 
 
-# Who gets in
+# Access
 
 def test_only_the_daemon_can_be_reached_and_from_this_machine_alone():
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["seckilld"]
@@ -422,7 +422,7 @@ def ask_sentinel(port, question):
 
 
 def knows_all(port, sentinels):
-    """Whether a sentinel knows the others, and the replica: before that it promotes none."""
+    """True when a sentinel knows the others and the replica: before that it promotes none."""
     found = ask_sentinel(port, "MASTER")
     state = dict(zip(found[::2], found[1::2]))
     return (state["num-slaves"], int(state["num-other-sentinels"])) == ("1", sentinels - 1)

@@ -150,7 +150,7 @@ def test_volumes_are_there_and_used(name):
             assert find("ConfigMap", volume["configMap"]["name"])
 
 
-# Who may do what
+# Rights
 
 @pytest.mark.parametrize("name", PODS)
 def test_pods_keep_to_the_restricted_standard(name):
@@ -199,7 +199,7 @@ def test_daemon_has_time_to_end_and_others_to_notice():
     assert DEPLOYMENT["spec"]["replicas"] >= 2
 
 
-# What the containers run
+# The containers' programs
 
 def put(folder, data):
     folder.mkdir(parents=True)

@@ -146,7 +146,7 @@ def crowd(front, source, each, connections=8):
 
 
 def test_shop_has_any_number_of_requests(behind):
-    """Its few servers bring those of all buyers."""
+    """The shop's few servers send the orders of all buyers."""
     proxy, _ = behind()
     answers = crowd(proxy.front, SHOP, 2500)
     assert Counter(answer.answer for answer in answers) == {"200": 20_000}

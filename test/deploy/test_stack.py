@@ -1,4 +1,4 @@
-"""deploy/stack: its servers are for whoever has its folder."""
+"""deploy/stack: only the owner of its folder reaches its servers."""
 
 import os
 import stat

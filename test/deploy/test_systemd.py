@@ -90,7 +90,7 @@ def installed(tmp_path):
     return tmp_path
 
 
-# What systemd says of them
+# systemd's own checks
 
 def analyze(*words, cwd):
     done = subprocess.run(["systemd-analyze", *words], cwd=cwd, text=True, capture_output=True,

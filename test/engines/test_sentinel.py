@@ -101,7 +101,7 @@ def test_promoted_replica_has_missed_writes(rush, trio):
 
 
 def test_master_stands_still_and_comes_back_writable(rush, trio):
-    """Until a sentinel has told it, it takes writes that nobody else sees."""
+    """Until a sentinel has told it, it takes writes that no other server sees."""
     old = trio.master()
     began = time.monotonic()
     old.stop()

@@ -30,7 +30,7 @@ def detail(response):
 
 
 def one_second(lines):
-    """Whether no two of them were written in the same second, the sums of others apart."""
+    """True when no two of them, sums apart, were written in the same second."""
     seconds = [line["ts"][:19] for line in lines if "effect" in line]
     return len(seconds) == len(set(seconds))
 

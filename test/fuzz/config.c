@@ -108,7 +108,7 @@ static void write_option(int fd, const struct config *config, const struct optio
     dprintf(fd, "%s = %s\n", option->name, text);
 }
 
-/* The same, but for the white space around a value, which a file cannot hold. */
+/* Compares values without the white space around them, which a file cannot hold. */
 static bool is_same(const struct config *a, const struct config *b, const struct option *option)
 {
     char one[CONFIG_VALUE_MAX], other[CONFIG_VALUE_MAX];

@@ -1,4 +1,4 @@
-/* What the fuzz targets share: an input cut into texts. */
+/* Cuts an input into texts, for all fuzz targets. */
 #include "test/fuzz/fuzz.h"
 
 #include <fcntl.h>

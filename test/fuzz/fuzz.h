@@ -1,4 +1,4 @@
-/* What the fuzz targets share: the entry that libFuzzer calls, and an input cut into texts. */
+/* Shared by the fuzz targets: the entry that libFuzzer calls, and an input cut into texts. */
 #ifndef TEST_FUZZ_FUZZ_H
 #define TEST_FUZZ_FUZZ_H
 

@@ -9,7 +9,7 @@
 /* Makes the one service of this process, at the first call; it stays to the end. */
 struct service *fuzz_service(void);
 
-/* Whether the text is a problem document with a stable code and status: the one of `status`. */
+/* True when the text is a problem document with a stable code and with `status`. */
 bool fuzz_is_problem(const char *text, size_t length, unsigned status);
 
 /* Asserts that a handler has refused the request in words, or has answered with a fixed problem. */

@@ -94,7 +94,7 @@ static void check_values(const struct script_call *call, const redisReply *reply
         assert(call->values[i] == 0);
 }
 
-/* What the reply must have made of the call. True when the call is sent again. */
+/* Asserts the result that the reply must give the call. True when the call is sent again. */
 static bool check_reply(const struct script_call *call, bool again)
 {
     redisReply *reply = next_reply();
@@ -328,7 +328,7 @@ static bool is_text(const redisReply *reply, const char *text)
     return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, text) == 0;
 }
 
-/* Whether the reply to HELLO lets the client in: the first mode that it names counts. */
+/* True when the reply to HELLO lets the client in: the first mode that it names counts. */
 static bool let_in(const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR)
@@ -342,7 +342,7 @@ static bool let_in(const redisReply *reply)
     return true;
 }
 
-/* Whether the replies to AUTH, SELECT and HELLO let the client in. */
+/* True when the replies to AUTH, SELECT and HELLO let the client in. */
 static bool welcome(void)
 {
     bool good = server.size == 0 || server.bytes[0] != 0x15; /* the alert of TLS */

@@ -55,7 +55,7 @@ COMMIT;
 HOLDING_STATES = ("reserved", "paid")  # of orders that have units
 STATES = (*HOLDING_STATES, "cancelled", "expired")
 HOLDING = f"o.status IN {HOLDING_STATES}"
-# The service still has the order's key: retention_days deletes those of rounds that are long over.
+# The service still has the order's key: retention_days deletes the keys of rounds long over.
 KEPT = """NOT EXISTS (SELECT 1 FROM sale_round r WHERE r.sku = o.sku AND r.round = o.round
     AND (r.step <> 'keys' OR r.purged_to > 0))"""
 # Of all sales: a load of several skus keeps one list of the orders that it saw.
@@ -63,7 +63,7 @@ QUANTITIES_QUERY = "SELECT order_id, qty FROM orders"
 
 # Rows that must not be, by the name of the query that counts them.
 FAULTS = {"over_limit": "users who have more than their limit",
-          "miscounted": "users whose counted units are not those of their orders",
+          "miscounted": "users whose counted units differ from their orders",
           "repeated": "orders that repeat an idempotency key",
           "unkeyed": "orders that neither a key nor their user leads to",
           "without_expiry": "reserved orders that would never expire",

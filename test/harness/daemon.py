@@ -134,7 +134,7 @@ class PlainDaemon(Program):
         return parse_metrics(self.get("/metrics").body.decode())
 
     def metric(self, name):
-        """The value, 0 when there is none: a counter may first appear with its first count."""
+        """The value, 0 when it is absent: a counter may first appear with its first count."""
         return self.metrics().get(name, 0)
 
 

@@ -140,7 +140,7 @@ class SemiSyncPair(Nodes):
                    "the replica has the database", timeout=JOIN_SECONDS)
 
     def wait_for_replicas(self, primary, on=True):
-        """Whether its commits do. A replica's must not: it has none of its own."""
+        """True when its commits wait for a replica. A replica has no commits of its own."""
         primary.run(f"SET GLOBAL rpl_semi_sync_master_enabled={int(on and self.semi_sync)}")
 
     def follow(self, replica, primary):

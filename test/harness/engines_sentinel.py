@@ -68,7 +68,7 @@ class RedisProcess:
 
 
 class Engine:
-    """What all of them have: a folder and processes."""
+    """The base of all sets of servers: a folder and processes."""
 
     def __enter__(self):
         # Not under pytest's tmp_path: a socket's path must be short. In memory if there is such a

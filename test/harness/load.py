@@ -42,7 +42,7 @@ class Load:
         self.process.stdout.close()
 
     def wait_answered(self):
-        """Until the daemon, which nobody else has sent an order since its start, has answered wrk.
+        """Until the daemon, to which only wrk has sent orders since its start, has answered wrk.
         Before, wrk would die of the signal of stop(), and give up when the daemon is gone."""
         answers = "seckill_order_seconds_count"
         wait_until(lambda: self.daemon.metric(answers) > 0, "an answer to wrk")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below those of deploy/stack and those of clients
+PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below the ports of deploy/stack and of clients
 PORTS_FILE = Path(tempfile.gettempdir(), f"seckill-ports-{os.getuid()}")
 ports = random.SystemRandom()  # a test that seeds its random numbers gets other ports all the same
 reserved = set()  # the ports that this process was given

@@ -137,7 +137,7 @@ class Program:
                 wait_until(lambda task=task: sleeps(task), "the log's writer")
 
     def log(self):
-        """What the last start has logged so far."""
+        """The log since the last start."""
         self.await_writer()
         return self.log_paths[-1].read_text(errors="replace")
 

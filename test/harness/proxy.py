@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from harness.processes import free_port
 
-# What a daemon sends to the ledger for a batch of orders: first its changes, then the commit.
+# A daemon's statements for a batch of orders: first its changes, then the commit.
 WRITE, COMMIT = rb"UPDATE stock_segment SET sold", rb"\bCOMMIT\b"
 
 
@@ -62,7 +62,7 @@ class FaultProxy:
         self.resume()
 
     def url(self, url):
-        """The same URL, but through this proxy."""
+        """The URL that leads through this proxy."""
         parts = urlsplit(url)
         login = parts.netloc.rpartition("@")[0]
         netloc = f"{login}@127.0.0.1:{self.port}" if login else f"127.0.0.1:{self.port}"

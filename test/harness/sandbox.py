@@ -35,7 +35,7 @@ def values(unit, name):
 
 
 def calls_of(group):
-    """The system calls of a group of systemd's, with those of the groups in it."""
+    """The system calls of a group of systemd's, with the groups in it."""
     lines = subprocess.run(["systemd-analyze", "syscall-filter", group], check=True, text=True,
                            capture_output=True).stdout.splitlines()[1:]
     names = {line.strip() for line in lines if not line.strip().startswith("#")}
@@ -43,7 +43,7 @@ def calls_of(group):
 
 
 def allowed_calls(unit):
-    """What remains when each line has added its calls, or removed them with "~"."""
+    """The calls that remain when each line has added its own, or removed them with "~"."""
     allowed = calls_of("@default")
     for line in re.findall(r"^SystemCallFilter=(.*)$", unit, re.MULTILINE):
         named = set()

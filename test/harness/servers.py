@@ -114,7 +114,7 @@ def copy_template(data):
 
 
 def run_tool(verb, directory, *words, check=True, env=None):
-    """What deploy/stack prints."""
+    """Runs deploy/stack; returns its output."""
     done = subprocess.run([STACK_TOOL, verb, directory, *words], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, start_new_session=True,
                           env={**os.environ, **(env or {})}, check=False)

@@ -20,7 +20,7 @@ class Stack:
         self.redis_server, self.maria_server = redis_server, maria_server
 
     def aside(self, name, redis_db):
-        """The same servers with another database and another number in Redis, both empty."""
+        """These servers with another database and another number in Redis, both empty."""
         redis_url = urlunsplit(urlsplit(self.redis_url)._replace(path=f"/{redis_db}"))
         mysql_url = urlunsplit(urlsplit(self.mysql_url)._replace(path=f"/seckill_{name}"))
         other = Stack(redis_url, mysql_url)

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, RefResolver
 from harness.processes import ROOT
 
 METHODS = ("get", "post", "put", "patch", "delete")
-# What differs from run to run; the ids of orders are compared by themselves.
+# Fields that differ from run to run; the ids of orders are compared by themselves.
 VOLATILE = {"as_of", "at", "created_at", "expires_at", "order_id", "orders", "segment",
             "stops_in_ms"}
 
@@ -20,7 +20,7 @@ def no_other(value):
 
 
 def alike(told, got, path=()):
-    """Whether an answer is its example, but for what differs from run to run."""
+    """True when an answer equals its example, apart from fields that differ from run to run."""
     if isinstance(told, dict):
         return (isinstance(got, dict) and told.keys() == got.keys()
                 and all(alike(told[name], got[name], path + (name,)) for name in told))
@@ -84,7 +84,7 @@ class Description:
         Draft202012Validator(schema, resolver=resolver).validate(value)
 
     def check_headers(self, response, headers):
-        """The headers of an answer are those that its description names."""
+        """An answer has the headers that its description names."""
         for name, header in response.get("headers", {}).items():
             header, text = self.resolve(header), headers.get(name)
             assert text is not None or not header.get("required"), (name, dict(headers))

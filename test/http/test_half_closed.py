@@ -40,7 +40,7 @@ def http_seconds(daemon):
 
 
 def busy(daemon):
-    """What the HTTP threads took of a core in the second from now on."""
+    """The share of a core that the HTTP threads use in the next second."""
     before, began = http_seconds(daemon), time.monotonic()
     time.sleep(1)
     return (http_seconds(daemon) - before) / (time.monotonic() - began)
@@ -111,7 +111,7 @@ def test_end_of_a_client_that_sent_more_than_a_buffer_is_seen(daemon):
 
 
 def test_half_closed_client_hears_the_end_soon(daemon):
-    """However soon it follows another one: nobody else wakes the HTTP thread for it."""
+    """However soon it follows another one: nothing else wakes the HTTP thread for it."""
     took = []
     for _ in range(30):
         with ask(daemon, get("/healthz")) as client, Elapsed() as passed:

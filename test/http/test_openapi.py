@@ -15,7 +15,7 @@ ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
          "/admin/sale/": "{sku}", "/admin/audit/": "{sku}"}
 NO_EXAMPLES = {"text/html", "text/css", "text/javascript"}
-# What any call may answer, beside its own.
+# Statuses that any call may answer, besides its own.
 ALWAYS = {"400", "408", "413", "414", "431", "default"}
 
 

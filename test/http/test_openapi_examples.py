@@ -190,7 +190,7 @@ class World:
         return daemon
 
     def behind(self, server, **options):
-        """The same; its Redis or its ledger is behind a proxy."""
+        """A daemon whose Redis or ledger is behind a proxy."""
         stack = self.daemon.stack
         url = {"redis_url": stack.redis_url, "mysql_url": stack.mysql_url}[server]
         port = stack.ledger.port if server == "mysql_url" else int(

@@ -166,7 +166,7 @@ def test_clients_who_come_without_descriptors_take_the_places_of_idle_ones(stack
 
 
 def test_operators_get_descriptors_that_idle_buyers_have(stack, spawn):
-    """Also at a listener of their own, where there is nobody else who could be displaced."""
+    """Also at a listener of their own, where no other client could be displaced."""
     daemon = spawn(stack, admin_listen="127.0.0.1:0", **STEADY)
     daemon.reset()
     pid = daemon.process.pid

@@ -1,4 +1,4 @@
-"""Who may call what: tokens of the admin and of the shop, and for which pages a browser may."""
+"""Access: tokens of the admin and of the shop, and the origins that a browser may come from."""
 
 import signal
 

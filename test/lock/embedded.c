@@ -5,7 +5,7 @@
 
 #include <seclock.h>
 
-/* The same names as functions inside the library have, or had. */
+/* Names that functions inside the library have, or had. */
 int lock_open(void);
 int lock_free(void);
 int lock_set_error(void);

@@ -42,7 +42,7 @@ def read(lines):
 
 
 def excluded(model, one, two):
-    """Whether the model forbids the two at once, permits apart."""
+    """True when the model forbids the two holds at once; it leaves permits aside."""
     if model in ("semaphore", "fenced"):
         return False
     if model == "mutex":

@@ -12,7 +12,7 @@ from locks import Driver, driver_words, settled
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
-# What a driver sends when it changes something, if it is not EVAL or EVALSHA.
+# A driver's commands for changes, besides EVAL and EVALSHA.
 SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock"}
 
 
@@ -374,7 +374,7 @@ def test_nobody_answers_the_first_look(near, far, proxy):
 
 @pytest.mark.parametrize("kind", ["table"])
 def test_nobody_answers_the_making_of_a_row(near, far, proxy, kind):
-    """That takes no lock, so it is certain that there is none."""
+    """The call takes no lock, so it is certain that no lock exists."""
     trap = proxy.once(rb"INSERT IGNORE INTO distributed_lock",
                       after=lambda _: proxy.fail("deaf"))
     answer = far.acquire(kind, "n", lease=9000)

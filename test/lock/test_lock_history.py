@@ -97,7 +97,7 @@ def at_least(count):
 
 
 def annoyances(url):
-    """What may befall a Redis server's clients without a lock being lost by it."""
+    """Faults that may hit a Redis server's clients without the loss of a lock."""
     redis = Redis(url)
     return (lambda: redis("SCRIPT", "FLUSH"),
             lambda: redis("CLIENT", "KILL", "TYPE", "pubsub"),
@@ -115,7 +115,7 @@ def assert_possible(model, kind, servers, directory, least, *more, check=None):
     ("reentrant", "reentrant"), ("reentrant", "fair"), ("read-write", "read-write"),
     ("semaphore", "semaphore"), ("semaphore", "permit")])
 def test_redis(stack, tmp_path, model, kind):
-    # Whoever is killed in a fair queue is waited for when its turn comes; owners keep re-entering.
+    # In a fair queue the others wait for a killed owner once its turn comes; owners re-enter.
     least = 25 if kind == "fair" else 60 if model == "reentrant" else 100
     assert_possible(model, kind, [stack.redis_url], tmp_path, least,
                     *annoyances(stack.redis_url))

@@ -75,7 +75,7 @@ def assert_held(driver, kinds=REDIS_KINDS):
 
 
 class Resource:
-    """What a lock guards: refuses a fence smaller than one it has seen."""
+    """A guarded resource: refuses a fence smaller than one it has seen."""
 
     SCRIPT = ("local seen = tonumber(redis.call('GET', KEYS[1]) or '0') "
               "if tonumber(ARGV[1]) < seen then return 0 end "
@@ -89,7 +89,7 @@ class Resource:
 
 
 def assert_later(stack, new, old):
-    """What each lock guards took the old fence once, takes the new one, and the old one no more."""
+    """Each guarded resource took the old fence once, takes the new one, then refuses the old."""
     for kind, fence in new.items():
         if fence != 0:
             resource = Resource(stack.redis, kind)
@@ -279,7 +279,7 @@ def test_red_bears_the_minority():
 
 
 def test_red_keeps_a_slow_server_that_forgot_its_scripts(server, proxies):
-    """What it answers comes after the majority has agreed, and nobody waits for it."""
+    """Its answer comes after the majority has agreed, and no caller waits for it."""
     with RedisAlone() as second, RedisAlone() as third:
         proxy = proxies(server.port)
         urls = [proxy.url(server.url), second.url, third.url]

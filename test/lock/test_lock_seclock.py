@@ -146,7 +146,7 @@ def test_who_waits_is_told_for_whom(shell, tmp_path, kind):
 
 
 def test_status_of_a_lock_of_another_kind(shell, tmp_path):
-    """Who does not say the kind sees the locks of that name of all kinds."""
+    """Without a kind, seclock shows the locks of that name of all kinds."""
     assert ends(shell("seclock status job")) == 1
     shell("seclock --permits 2 job -- sh -c 'touch began; exec sleep 60'")
     appears(tmp_path / "began")

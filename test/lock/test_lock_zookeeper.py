@@ -88,7 +88,7 @@ def test_session_is_ended_from_elsewhere(server, near):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_server_starts_again_during_the_creation(server, near, when):
-    """Whether the node was made before the server died or not: in the end there is one."""
+    """In the end one node exists, whether the server died before it was made or after."""
     assert near.acquire("queue", "n")["result"] == "ok"  # from now on there is the directory
     assert near("release", 1)["result"] == "ok"
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,

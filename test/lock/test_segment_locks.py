@@ -134,7 +134,7 @@ def test_zookeeper_that_is_gone_is_503_and_that_is_back_sells(stack, spawn, lock
 
 
 def test_daemons_with_different_locks_never_oversell(stack, spawn, load, red_servers, zookeeper):
-    """What the guard locks do not see of each other, the lock in Redis and the ledger do."""
+    """The lock in Redis and the ledger notice what guard locks do not see of each other."""
     servers = " ".join([*(server.url for server in red_servers), zookeeper.url])
     daemons = [spawn(stack, lock=lock, lock_servers=servers, **STEADY) for lock in LOCKS]
     daemons[0].reset("demo", 500, 7)

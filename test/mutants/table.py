@@ -52,7 +52,8 @@ MUTANTS = {
         simulated=NO_PART),
     "fences_forget_the_last_one": Mutant(
         "fences grow though the server's clock is set back",
-        (("lua/scripts/include/fence_next.lua", "tonumber(stored_fence) >= tonumber(fence)", "false"),),
+        (("lua/scripts/include/fence_next.lua",
+          "tonumber(stored_fence) >= tonumber(fence)", "false"),),
         "test_script/test_fence_grows_though_its_key_is_ahead_of_the_clock",
         "faults/test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
         simulated=NOT_SEEN),
@@ -135,7 +136,8 @@ MUTANTS = {
     # ---- commit ----
     "fence_guard_dropped": Mutant(
         "a segment's row changes only from the fence it was settled at",
-        (("sql/orders/stock_update.c", "update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH",
+        (("sql/orders/stock_update.c",
+          "update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH",
           "update->guard == LEDGER_EPOCH"),
          ("sql/orders/commit_rows.c", '"AND fence=? AND', '"AND(fence=? OR 1)AND'),
          (ORDERS, "(!exact || row->fence == update->settled) &&", "")),
@@ -150,7 +152,8 @@ MUTANTS = {
         "no order is accepted under settings that are not in force",
         (("sql/orders/stock_update.c", "round=%u AND settings_version=%u\"",
           "round=%u AND settings_version>=%u*0\""),
-         ("sql/orders/commit_rows.c", "round=VALUES(round)AND settings_version=VALUES(settings_version)",
+         ("sql/orders/commit_rows.c",
+          "round=VALUES(round)AND settings_version=VALUES(settings_version)",
           "round=VALUES(round)"),
          (ORDERS, "row->settings_version == update->settings_version &&", "true &&")),
         "test_ledger/test_move_under_older_settings_is_refused",
@@ -175,7 +178,8 @@ MUTANTS = {
     "key_under_way_is_not_seen": Mutant(
         "a repeat is not refused while its first try is being committed",
         (("sql/orders/ledger_lookup.c", "LEVEL READ UNCOMMITTED", "LEVEL READ COMMITTED"),
-         ("test/simulate/ledger/ledger_reads.c", "row && row->owner ? &row->now : row ? &row->was : NULL",
+         ("test/simulate/ledger/ledger_reads.c",
+          "row && row->owner ? &row->now : row ? &row->was : NULL",
           "row ? &row->was : NULL")),
         "test_ledger/test_key_of_a_transaction_under_way_is_found"),
     "held_row_is_waited_for_again": Mutant(
@@ -221,7 +225,8 @@ MUTANTS = {
     "failed_answered_as_accepted": Mutant(
         "an order is accepted only when it is committed",
         (("stock/orders/strategy.c",
-          "case LEDGER_FAILED: /* certainly not committed */\n            batch_order_fail(entry, reachable);",
+          "case LEDGER_FAILED: /* certainly not committed */\n"
+          "            batch_order_fail(entry, reachable);",
           "case LEDGER_FAILED:\n            (void)reachable, accept_order(entry);"),),
         "test_stock/test_unreachable_ledger_is_unavailable_and_gives_back",
         "faults/test_faults.py::test_ledger_unreachable_by_the_network"),
@@ -301,7 +306,8 @@ MUTANTS = {
         "test_stock/test_repeat_is_answered_after_a_write"),
     "key_with_another_body_is_replayed": Mutant(
         "a key with another body is refused",
-        (("stock/orders/check_replay.c", "return order->qty == qty && strcmp(order->sku, sku) == 0;",
+        (("stock/orders/check_replay.c",
+          "return order->qty == qty && strcmp(order->sku, sku) == 0;",
           "return order->qty == qty || strcmp(order->sku, sku) == 0;"),),
         "test_stock/test_key_with_another_body_is_reused",
         "orders/test_idempotency.py::test_same_key_with_another_body_is_422"),
@@ -371,7 +377,8 @@ MUTANTS = {
         "orders/test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
     "rate_never_refuses": Mutant(
         "no user orders faster than the rate limit",
-        (("lua/scripts/rate_limit.lua", "if user > 0 and user_due > latest[1] then", "if false then"),),
+        (("lua/scripts/rate_limit.lua",
+          "if user > 0 and user_due > latest[1] then", "if false then"),),
         "test_script/test_orders_above_the_burst_are_refused_and_told_when",
         "orders/test_rate.py::test_user_gets_the_burst_and_then_429_while_others_buy",
         simulated=NO_PART),
@@ -412,7 +419,8 @@ MUTANTS = {
         "orders/test_state.py::test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere"),
     "return_of_more_than_was_sold": Mutant(
         "an order ends only together with all of its units",
-        (("sql/orders/ledger_return.c", "if (units > left_sold)", "if (units > left_sold && sold == 0)"),
+        (("sql/orders/ledger_return.c",
+          "if (units > left_sold)", "if (units > left_sold && sold == 0)"),
          (RETURNS, "if (units > left_sold)", "if (units > left_sold && sold == 0)")),
         "test_status/test_no_segment_returns_more_than_it_has_sold"),
     "return_to_another_round": Mutant(
@@ -434,7 +442,8 @@ MUTANTS = {
         "test_returns/test_units_come_back_though_the_hints_are_wrong"),
     "return_waits_for_an_order": Mutant(
         "an order whose row is held keeps no other from ending",
-        (("sql/orders/ledger_return.c", "o.order_id FOR UPDATE SKIP LOCKED", "o.order_id FOR UPDATE"),),
+        (("sql/orders/ledger_return.c",
+          "o.order_id FOR UPDATE SKIP LOCKED", "o.order_id FOR UPDATE"),),
         "test_status/test_return_waits_for_no_segment_and_no_order",
         "orders/test_state.py::test_order_whose_row_is_held_keeps_no_other_from_being_cancelled",
         simulated=NO_PART),
@@ -459,14 +468,16 @@ MUTANTS = {
         "test_returns/test_each_order_moves_once_whoever_races"),
     "payment_in_a_round_that_is_over": Mutant(
         "no order of a round that is over is paid",
-        (("sql/orders/ledger_status.c", "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
+        (("sql/orders/ledger_status.c",
+          "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
          (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n", "\n")),
         "test_status/test_payment_and_reset_wait_for_each_other",
         "sales/test_reset.py::test_reset_waits_for_a_payment_under_way",
         simulated=NOT_SEEN),
     "paid_after_its_time": Mutant(
         "an order that is overdue is not paid",
-        (("sql/orders/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
+        (("sql/orders/ledger_status.c",
+          "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
          ("test/simulate/ledger/ledger_text.c", "!late && order->round == round",
           "order->round == round")),
         "test_status/test_time_to_pay_is_over_at_its_moment",
@@ -475,7 +486,8 @@ MUTANTS = {
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
         (("sql/orders/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
-         ("test/simulate/ledger/ledger_reads.c", "        if (range->due)\n", "        if (false)\n"),
+         ("test/simulate/ledger/ledger_reads.c",
+          "        if (range->due)\n", "        if (false)\n"),
          ("test/simulate/ledger/ledger_reads.c", "        if (!question->ranges[i].due)\n",
           "        if (true)\n")),
         "test_returns/test_held_segment_keeps_only_its_own_orders_from_expiring",
@@ -518,7 +530,8 @@ MUTANTS = {
         "sales/test_reset.py::test_key_makes_a_reset_happen_once"),
     "reset_ends_a_round_in_use": Mutant(
         "a reset ends reserved orders only when it is told to",
-        (("sql/sales/ledger_reset.c", "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
+        (("sql/sales/ledger_reset.c",
+          "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
           "return DB_OK;"),
          (ROUNDS, "result == DB_OK && refused ? DB_NO : result", "refused ? result : result")),
         "test_ledger/test_round_in_use_is_not_ended_unless_that_is_asked_for",
@@ -527,14 +540,16 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "old_round_not_ended": Mutant(
         "no order of a round that is over stays reserved",
-        (("sql/sales/ledger_reset.c", "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
+        (("sql/sales/ledger_reset.c",
+          "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
           "        return;"),
          (ROUNDS, "    if (beginning->reset->held == 0)\n",
           "    if (beginning->reset->held < 1000000)\n")),
         "", "sales/test_reset.py::test_end_round_ends_reserved_orders_and_keeps_paid_ones"),
     "changes_not_published": Mutant(
         "every process hears of a reset, a restock and a change",
-        (("stock/sales/lock.c", "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
+        (("stock/sales/lock.c",
+          "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
         "test_stock/test_reset_is_published",
         "sales/test_restock.py::test_every_daemon_is_told_of_each_change_of_a_sale",
         simulated=NOT_SEEN),
@@ -558,7 +573,8 @@ MUTANTS = {
         simulated=NO_PART),
     "round_under_its_end_is_retired": Mutant(
         "a sale with reserved orders is not retired",
-        (("sql/sales/ledger_retire.c", "held->begun = ledger_u64(row[1]) == 0;", "held->begun = true;"),
+        (("sql/sales/ledger_retire.c",
+          "held->begun = ledger_u64(row[1]) == 0;", "held->begun = true;"),
          (RETIRE, "counting->held->begun = false;", "continue;")),
         "test_ledger_retire/test_orders_that_hold_units_are_counted",
         "sales/test_retire.py::test_order_of_an_earlier_round_is_ended_before_its_sale_is",
@@ -609,7 +625,8 @@ MUTANTS = {
         simulated=NO_PART),
     "node_taken_from_its_holder": Mutant(
         "two daemons have no number in common",
-        (("sql/server/ledger_node.c", '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
+        (("sql/server/ledger_node.c",
+          '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
         "test_ledger_node/test_number_in_use_is_refused_with_its_holder",
         "process/test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
 }

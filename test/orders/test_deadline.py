@@ -1,4 +1,4 @@
-"""What cannot be done in time is answered in time, and counted once."""
+"""A call that cannot be done in time is answered in time, and counted once."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""Who bought: orders page by page, of one user or of all, with filters and bad parameters."""
+"""Lists of orders, page by page, of one user or of all, with filters and bad parameters."""
 
 from concurrent.futures import ThreadPoolExecutor
 

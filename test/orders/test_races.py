@@ -30,7 +30,7 @@ PAY_WITHIN_S = (2, 4, 8, 16)  # the first of which buying ORDERS takes less than
 
 @dataclass
 class Event:
-    """What a client asked, and what it was told. `answer` None: the connection broke."""
+    """A client's call and its answer. `answer` None: the connection broke."""
 
     call: str
     start: float
@@ -51,7 +51,7 @@ class Order:
         return [(event.start, event.end, event.status) for event in self.events if event.status]
 
     def may_be(self, call):
-        """Whether one of the calls has done it or may have: the others said that they did not."""
+        """True when a call has done it or may have done it; the others denied it."""
         return any(event.call == call and event.answer in ("200", "503 outcome_unknown", None)
                    for event in self.events)
 
@@ -150,7 +150,7 @@ def reset(daemon, **settings):
 
 
 def check(order, end):
-    """What clients were told of an order fits its end, and no more than one change."""
+    """The answers about an order fit its end, and at most one change."""
     told = order.told()
     assert {status for _, _, status in told} <= {end, "reserved"}, (order, end)
     known = min((finish for _, finish, status in told if status == end), default=None)

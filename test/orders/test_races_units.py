@@ -84,7 +84,7 @@ def buy_and_change(one, number, call, daemon):
 
 
 def tasks_of(one, amid):
-    """What happens at once, in a random order: [(function, arguments…)]."""
+    """The calls to make at once, in a random order: [(function, arguments…)]."""
     ledger, pick = one.pair[0].stack.ledger, one.random.choice
     tasks = [(one.ask, order, pick(("pay", "cancel", "cancel")), pick(one.pair))
              for order in one.orders for _ in range(one.random.randint(1, 3))]

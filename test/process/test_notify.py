@@ -1,4 +1,4 @@
-"""What the daemon tells the service manager that started it, over NOTIFY_SOCKET."""
+"""The daemon reports to the service manager that started it, over NOTIFY_SOCKET."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What an operator does with sales: reset, list, reconcile."""
+"""An operator resets, lists and reconciles sales."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A limit set in mid-sale counts what each user has: that takes long, and nobody else notices."""
+"""A limit set in mid-sale counts each user's units: that takes long, and other sales go on."""
 
 import random
 import threading
@@ -36,7 +36,7 @@ def is_counting(daemon):
 
 
 def miscounted(ledger):
-    """Users whose units counted are not those of their orders, and units of users without any."""
+    """Users whose counted units differ from their orders, and units of users without orders."""
     holding = "sku = 'demo' AND status IN ('reserved', 'paid')"
     return ledger.number(f"""
         SELECT COUNT(*) FROM (SELECT user_id, SUM(qty) AS had FROM orders WHERE {holding}

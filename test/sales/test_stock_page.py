@@ -127,7 +127,7 @@ def test_clients_that_wait_share_one_reading(stack, proxies, spawn):
         time.sleep(0.3)
         proxy.resume()
         pages = [read_response(sock).json() for sock in socks]
-    # What was asked before the hold is too old by its end for those who came later.
+    # A question asked before the hold is too old by its end for later clients.
     assert len({page["as_of"] for page in pages}) <= 3
     assert 1 <= daemon.metric(READS) - reads <= 3
 

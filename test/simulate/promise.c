@@ -1,4 +1,4 @@
-/* What the service promises, checked against what was answered and what the ledger has. */
+/* Checks the service's promises against the answers and the ledger. */
 #include "test/simulate/promise.h"
 
 #include <assert.h>
@@ -47,7 +47,7 @@ struct onces {
     bool was_doubt;
 };
 
-/* What is known of one sale. */
+/* A sale, as far as the checks know it. */
 struct watched {
     struct onces restocks, resets;
     int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
@@ -160,7 +160,7 @@ static uint32_t units_of_user(const char *user_id, const struct version *sale)
     return units;
 }
 
-/* What is counted of each user is what the user has. */
+/* Checks that each user's counted units are the units in the user's orders. */
 static void check_quotas(const struct version *sale)
 {
     const struct row *row;

@@ -1,4 +1,4 @@
-/* What the service promises, checked against what was answered and what the ledger has. */
+/* Checks the service's promises against the answers and the ledger. */
 #ifndef SIMULATE_PROMISE_H
 #define SIMULATE_PROMISE_H
 

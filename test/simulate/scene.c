@@ -1,4 +1,4 @@
-/* What every part of the simulation knows of the sales. */
+/* The sales, as every part of the simulation knows them. */
 #include "test/simulate/scene.h"
 
 struct scene scene;

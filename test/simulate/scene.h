@@ -1,4 +1,4 @@
-/* What every part of the simulation knows of the sales. */
+/* The sales, as every part of the simulation knows them. */
 #ifndef SIMULATE_SCENE_H
 #define SIMULATE_SCENE_H
 

@@ -13,7 +13,7 @@ enum { RUNS_MAX = 3000 };
 
 static int runs;
 
-/* The same kind of failure: its first words, without the numbers. */
+/* Failures are of one kind when their first words agree, numbers left out. */
 static bool is_same(const char *broken, const char *first)
 {
     size_t common = strcspn(first, "0123456789");

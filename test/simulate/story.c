@@ -1,4 +1,4 @@
-/* What happens in a schedule, told in lines that a reader can follow. */
+/* Tells the events of a schedule in lines that a reader can follow. */
 #include "test/simulate/story.h"
 
 #include <stdarg.h>

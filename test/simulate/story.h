@@ -1,4 +1,4 @@
-/* What happens in a schedule, told in lines that a reader can follow. */
+/* Tells the events of a schedule in lines that a reader can follow. */
 #ifndef SIMULATE_STORY_H
 #define SIMULATE_STORY_H
 

@@ -105,7 +105,7 @@ static void dump_query(const char *name, const char *query)
 
 #define MS(column) "COALESCE(" LEDGER_MS_OF(column) ",0)"
 
-/* What follows SELECT CONCAT_WS(' ', for each table, in order of its key. */
+/* The rest of SELECT CONCAT_WS(' ', for each table, in order of its key. */
 static const struct {
     const char *name, *query;
 } queries[] = {

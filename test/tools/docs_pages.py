@@ -54,7 +54,7 @@ def commands(block):
 
 
 def pattern(printed):
-    """What the page says, as a pattern for what may really come."""
+    """The page's text as a pattern for the real output."""
     parts = []
     for line in printed.splitlines():
         if line == "…":

@@ -1,4 +1,4 @@
-"""What tests rely on: ports that no two processes are given, and what a lost connection is."""
+"""The harness itself: no two processes get the same port; a lost connection is told as one."""
 
 import http.client
 import subprocess

@@ -64,7 +64,7 @@ class Control:
         return [dict(zip(head, row)) for row in rows]
 
     def type(self, line, *answers):
-        """The same on a terminal, where the operator types answers to its questions."""
+        """Runs seckillctl on a terminal, where the operator types answers to its questions."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.home)

@@ -1,1 +1,1 @@
-"""What the report says and shows of the results."""
+"""The report: text, tables and plots of the results."""

@@ -60,7 +60,7 @@ def run_row(run, intervals):
 
 
 def answer_counts(result):
-    """What the mixed campaign was answered, and how often."""
+    """The answers to the mixed campaign, with their counts."""
     counts = {}
     for run in measured(result):
         for one in run["rounds"]:
@@ -70,7 +70,7 @@ def answer_counts(result):
 
 
 def serial_texts(result):
-    """What the serial estimate of the runs with each size of batch was made of."""
+    """The parts of the serial estimate, for each size of batch."""
     found = {}
     for run in measured(result):
         serial = run.get("serial", {})

@@ -332,7 +332,7 @@ def connections(result):
 
 
 def flood(result):
-    """What is left of the rate of orders beside each flood."""
+    """The rate of orders during each flood, as a share of the rate without it."""
     runs = [run for run in measured(result) if "of_alone" in run]
     if not runs:
         return None

@@ -62,7 +62,7 @@ def bare_line(results):
 
 
 def short_lines(results):
-    """What somebody who has never seen the service wants to know."""
+    """The short table, for a reader who has never seen the service."""
     yield machine_line(results)
     yield ""
     yield from head("what")

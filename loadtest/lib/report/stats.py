@@ -1,4 +1,4 @@
-"""Whether two sets of rounds differ by more than their noise: medians, and a bootstrap of both."""
+"""Judges by medians and a bootstrap whether two sets of rounds differ by more than their noise."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What the campaigns are to show: each figure that has a bound, and ratios between runs."""
+"""The checks of campaigns: each figure that has a bound, and ratios between runs."""
 
 from lib.report import targets
 from lib.results import find, measured

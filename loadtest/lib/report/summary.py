@@ -1,4 +1,4 @@
-"""What stands first in a report: whether the sales were right, and three figures."""
+"""The head of a report: whether the sales were right, and three figures."""
 
 from lib import results as results_of
 from lib.figures import served_us
@@ -28,7 +28,7 @@ def audits(results):
 
 
 def headline(results):
-    """What was sold, and how well."""
+    """The headline: (orders in how many runs, oversold and lost)."""
     found = audits(results)
     runs = f"{found['run_count']} run{'s' if found['run_count'] != 1 else ''}"
     return (f"{rounded(found['order_count'])} orders in {runs}",

@@ -1,4 +1,4 @@
-"""What the figures are to be, and whether they are: reads targets.toml."""
+"""Reads the aims in targets.toml, and compares figures with them."""
 
 import tomllib
 

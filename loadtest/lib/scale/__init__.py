@@ -1,1 +1,1 @@
-"""What many daemons would carry, by the costs that campaigns measured."""
+"""Predicts the capacity of many daemons from the costs that campaigns measured."""

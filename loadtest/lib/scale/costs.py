@@ -1,4 +1,4 @@
-"""What an order and a batch cost, from the results of campaigns: the input of the model of scale.
+"""The costs of an order and a batch, from the results of campaigns: input of the model of scale.
 
 A cost per answer is a + b / batch. Runs with batches of several sizes tell a and b apart."""
 

@@ -1,4 +1,4 @@
-"""What daemons cost that sell nothing: pings, leases, what they tell each other."""
+"""The costs of idle daemons: pings, leases, messages to each other."""
 
 import contextlib
 import time

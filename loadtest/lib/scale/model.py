@@ -1,4 +1,4 @@
-"""What so many daemons, Redis masters and ledgers would carry, by the costs that were measured:
+"""Predicts the capacity of daemons, Redis masters and ledgers from measured costs:
 each resource's own limit, and the least of them. docs/scaling.md explains it."""
 
 import dataclasses
@@ -12,7 +12,7 @@ STEPS = 200             # of the search for the rate at which contention and rat
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What stands there. Each daemon, each ledger and each master has a machine of its own."""
+    """A set-up. Each daemon, each ledger and each master has a machine of its own."""
 
     daemons: int
     masters: int = 3
@@ -103,7 +103,7 @@ def on_one_machine(costs, cores, batch, idle=0.0, parts=None):
 
 
 def shares_missed(segments, held):
-    """The probability that a random segment is one of those that others hold."""
+    """The probability that others hold a random segment."""
     return min(1.0, held / segments)
 
 

@@ -16,7 +16,7 @@ def chosen(lines, which):
 
 
 def spring(lines, pattern, count, **action):
-    """Sets traps for the next requests, one after the other; those that nothing falls into go."""
+    """Sets traps for the next requests, one after the other; unused traps are taken away."""
     for number in range(count):
         line = lines[number % len(lines)]
         trap = line.once(pattern, **action)

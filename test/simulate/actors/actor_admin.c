@@ -1,4 +1,4 @@
-/* What an operator asks for: units added, settings changed, a new round, a reconciliation,
+/* The calls of an operator: units added, settings changed, a new round, a reconciliation,
  * the end of a sale. */
 #include <stdio.h>
 #include <stdlib.h>

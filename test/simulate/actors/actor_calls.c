@@ -1,4 +1,4 @@
-/* What shops and the expiry worker ask for: orders that are paid, cancelled, or expire. */
+/* The calls of shops and of the expiry worker: pay, cancel, expire. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ struct worker {
 };
 
 /* An order that was given before under a key, rather one whose client does not know its outcome;
- * NULL: there is none. */
+ * NULL when it is absent. */
 static const struct given *pick_repeated(struct chance *chance)
 {
     size_t count = promise_given_count();

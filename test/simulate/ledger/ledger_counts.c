@@ -74,7 +74,7 @@ static enum db_result lock(struct ledger *ledger, struct step *step)
     return DB_OK;
 }
 
-/* The sale's first row of what is counted, by round and user; NULL: there is none. */
+/* The sale's first counted row, by round and user; NULL when no row is counted. */
 static struct row *first_quota(const struct ledger *ledger, const char *sku)
 {
     struct row *first = NULL, *row;

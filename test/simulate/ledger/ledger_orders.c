@@ -410,7 +410,7 @@ static bool is_first(const struct payment *payment, size_t i)
     return true;
 }
 
-/* Three statements: lock those that can be paid and that nobody else has; change; read. */
+/* Three statements: lock the payable orders that no other session holds; change; read. */
 static enum db_result pay_body(struct ledger *ledger, void *context)
 {
     struct payment *payment = context;

@@ -15,7 +15,7 @@
 struct sale_question {
     const char *const *skus;
     size_t count;
-    struct ledger_sale *sales_out; /* one for each sku; of round 0: there is none */
+    struct ledger_sale *sales_out; /* one for each sku; round 0 when it has none */
 };
 
 static enum db_result find_sales(struct ledger *ledger, void *context)

@@ -17,7 +17,7 @@
 struct beginning {
     struct ledger_reset *reset;
     const struct ledger_sale *sale;
-    uint32_t round, version; /* before; those of a sku whose sale was retired go on */
+    uint32_t round, version; /* before; a sku whose sale was retired goes on counting */
     struct ledger_segment *segments_out;
     struct row *row;
 };
@@ -261,7 +261,7 @@ static bool holds(const struct version *order, const char *sku, uint32_t round)
            (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
 }
 
-/* The newest order with a smaller id than `below`, 0: any; NULL: there is none. */
+/* The newest order with an id below `below` (0: any); NULL when there is no such order. */
 static struct row *newest(const struct ledger *ledger, uint64_t below)
 {
     struct row *found = NULL, *row;

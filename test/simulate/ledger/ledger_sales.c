@@ -200,7 +200,7 @@ static enum db_result set_versions(struct ledger *ledger, const char *sku, uint3
     return DB_OK;
 }
 
-/* What has been committed by now, as the sale's segments are locked. */
+/* Reads committed rows: the caller holds the locks of the sale's segments. */
 static uint64_t last_order(const struct ledger *ledger, const char *sku)
 {
     const struct row *row;

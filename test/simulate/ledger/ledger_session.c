@@ -187,7 +187,7 @@ void ledger_server_begin(void)
     noticed = true;
 }
 
-/* What is visible and not on the disk is lost. */
+/* Loses rows that are visible but not on the disk. */
 static void crash(void)
 {
     server.epoch++;
@@ -196,7 +196,7 @@ static void crash(void)
     tables_lose();
 }
 
-/* Somebody who is none of the service's locks a row for a while. */
+/* A session outside the service locks a row for a while. */
 static void hold_row(void)
 {
     static const enum table tables[] = {TABLE_SEGMENT, TABLE_SEGMENT, TABLE_SALE,
@@ -214,7 +214,7 @@ static void hold_row(void)
     }
 }
 
-/* What may befall the server whenever a statement arrives. */
+/* Lets faults strike the server when a statement arrives. */
 static void befall(void)
 {
     if (chance_strikes(FAULT_LEDGER_CRASH))

@@ -127,7 +127,7 @@ void tables_begin(void);
 /* The i-th row of a table, there or not; NULL: there are no more. */
 struct row *table_row(enum table table, size_t i);
 
-/* What a transaction sees of a row; what everybody else sees with NULL. */
+/* The version of a row that a transaction sees; with NULL, the one all others see. */
 const struct version *row_seen(const struct row *row, const struct txn *txn);
 
 /* What a row is found by; a table looks only at what its own key needs. */
@@ -137,7 +137,7 @@ struct row_key {
     uint64_t order_id;
 };
 
-/* The row with that key in whatever version; NULL: there is none. */
+/* The row with that key in any version; NULL when there is no such row. */
 struct row *row_find(enum table table, const struct row_key *key);
 struct row *row_of_sale(const char *sku);
 struct row *row_of_segment(const char *sku, uint32_t segment);
@@ -156,7 +156,7 @@ struct row *row_make(enum table table);
 
 struct txn *txn_begin(void);
 
-/* Locks a row that nobody else has. False: another transaction has it, or it is this one's. */
+/* Locks a free row. False when another transaction or this one has it already. */
 bool txn_take(struct txn *txn, struct row *row);
 
 /* Gives back a row that it has not changed. */

@@ -17,11 +17,11 @@ void sale_of_version(struct ledger_sale *sale_out, const struct version *version
 void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
                    bool for_payment);
 
-/* Whether an order can be paid, or has to expire, by the server's clock. */
+/* True when an order can be paid, or must expire, by the server's clock. */
 bool version_payable(const struct version *version, const struct txn *txn);
 bool version_may(const struct version *version, enum ledger_status to, const struct txn *txn);
 
-/* The present round of a sale; 0: there is none. */
+/* The present round of a sale; 0 without a sale. */
 uint32_t round_of_sale(const char *sku, const struct txn *txn);
 
 /* A sale is being counted, in this round. */

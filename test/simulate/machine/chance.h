@@ -50,7 +50,7 @@ enum fault_kind { FAULTS(FAULT_ENUM) FAULT_COUNT };
 
 enum { FAULTS_MAX = 24 /* that strike in one schedule */, MASK_MAX = 256 };
 
-/* What a shrunk schedule leaves out: faults by their number, and steps of actors by theirs. */
+/* The faults and steps, by number, that a shrunk schedule leaves out. */
 struct mask {
     bool calm; /* all faults */
     size_t fault_count, step_count;
@@ -75,13 +75,13 @@ uint32_t chance_below(struct chance *chance, uint32_t bound);
 uint32_t chance_delay(uint32_t bound);
 uint32_t chance_effect(uint32_t bound);
 
-/* Whether this fault strikes here and now. Never after chance_calm. */
+/* True when this fault strikes now. Never after chance_calm. */
 bool chance_strikes(enum fault_kind fault);
 
 /* False for a step of an actor that the mask leaves out. Each call is the next step. */
 bool chance_step(void);
 
-/* Whether faults strike at all, for now; and never again in this schedule. */
+/* Switches faults on or off for now; chance_calm ends them for the schedule. */
 void chance_arm(bool armed);
 void chance_calm(void);
 

@@ -11,7 +11,7 @@ struct coroutine *coroutine_make(void (*body)(void *argument), void *argument);
 /* Lets a coroutine run until it yields or ends. Not from within a coroutine. */
 void coroutine_resume(struct coroutine *coroutine);
 
-/* Returns to whoever resumed the present coroutine; returns when it is resumed again. */
+/* Returns to the caller of resume; continues here when the coroutine is resumed again. */
 void coroutine_yield(void);
 
 /* Takes the stack back, whether the coroutine has ended or not. Not the present one's. */

@@ -153,7 +153,7 @@ static void run_task(struct task *task)
         kill_task(task);
 }
 
-/* What may befall a process whenever one of its tasks comes home. True: the task must not run. */
+/* Lets faults strike a process when one of its tasks continues. True: the task must not run. */
 static bool is_befallen(struct task *task)
 {
     struct process *process = task->process;

@@ -83,7 +83,7 @@ bool task_await(int64_t until_ns);
 bool task_await_at_server(int64_t until_ns);
 void task_wake(struct task *task, uint32_t tag);
 
-/* Called with each task that ends before its time, by whoever has something open for it. */
+/* Called for each task that ends before its time, so that owners close what it has open. */
 void loop_on_death(void (*notice)(struct task *task));
 
 #endif

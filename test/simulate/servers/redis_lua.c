@@ -377,7 +377,7 @@ static void fill(int table, const char *const *texts, size_t count, size_t *fill
     lua_pop(lua, 1);
 }
 
-/* What Redis makes of the value on top of the stack, and takes it off. */
+/* Pops a Lua value and converts it to a reply, as Redis does. */
 static redisReply *reply_of_top(void) /* NOLINT: to the depth of a reply, which scripts build */
 {
     redisReply *reply = NULL;

@@ -10,7 +10,7 @@ struct redisReply;
 /* Compiles all scripts, once per process. */
 void redis_lua_open(void);
 
-/* Who gets what scripts publish. */
+/* Receives the messages that scripts publish. */
 void redis_lua_on_publish(void (*publish)(const char *channel, const char *text));
 
 /* The script that an EVALSHA or an EVAL names by digest or text; -1: none has that. */

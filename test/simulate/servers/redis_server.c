@@ -190,7 +190,7 @@ static void restart(void)
     server.known = 0;
 }
 
-/* What may befall the server whenever a message arrives. */
+/* Lets faults strike the server when a message arrives. */
 static void befall(void)
 {
     if (chance_strikes(FAULT_REDIS_EMPTY)) {

@@ -1,4 +1,4 @@
-/* What the seams of lock/ and lua/ have for the simulation alone. */
+/* Parts of the seams of lock/ and lua/ for the simulation alone. */
 #ifndef SIMULATE_SEAM_LOCK_H
 #define SIMULATE_SEAM_LOCK_H
 
