@@ -46,7 +46,7 @@ static bool go_on(const struct ledger_migration *now, void *context)
 enum ledger_result schema_update(struct ledger *ledger, const struct worker *worker)
 {
     struct update update = {.worker = worker};
-    return ledger_migrate_while(ledger, go_on, &update);
+    return ledger_migrate(ledger, go_on, &update);
 }
 
 void schema_log_failure(struct ledger *ledger)

@@ -38,7 +38,7 @@ static inline int start_group(void **state)
     char error[128];
     sql_server_clear();
     struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    enum ledger_result result = ledger_migrate(ledger);
+    enum ledger_result result = ledger_migrate(ledger, NULL, NULL);
     ledger_close(&ledger);
     return result == LEDGER_OK ? 0 : -1;
 }

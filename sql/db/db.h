@@ -96,9 +96,6 @@ bool db_in_doubt(const struct db *db);
 enum { DB_STATEMENTS_MAX = 2048 };
 uint64_t db_affected(const struct db *db, size_t i);
 
-/* The id that AUTO_INCREMENT gave to the last INSERT. */
-uint64_t db_insert_id(const struct db *db);
-
 /* The next row of the last query as columns of text (NULL for SQL NULL), or NULL after the last.
  * Valid until the next call on this db. */
 char **db_row(struct db *db);

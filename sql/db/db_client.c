@@ -203,9 +203,6 @@ static bool keep_result(struct db *db)
     }
     if (db->statements < DB_STATEMENTS_MAX)
         db->affected[db->statements++] = mysql_affected_rows(db->mysql);
-    uint64_t id = mysql_insert_id(db->mysql);
-    if (id != 0)
-        db->insert_id = id;
     return true;
 }
 
@@ -263,7 +260,6 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     db->in_doubt = false; /* only now, because connecting runs a query of its own */
     db->held = false;
     db->statements = 0;
-    db->insert_id = 0;
     db_drop_rows(db);
     if (!connected)
         return DB_FAILED;
@@ -301,11 +297,6 @@ bool db_in_doubt(const struct db *db)
 uint64_t db_affected(const struct db *db, size_t i)
 {
     return i < db->statements ? db->affected[i] : 0;
-}
-
-uint64_t db_insert_id(const struct db *db)
-{
-    return db->insert_id;
 }
 
 char **db_row(struct db *db)

@@ -35,7 +35,6 @@ struct db {
     size_t packet_size;
     size_t statements;
     uint64_t affected[DB_STATEMENTS_MAX];
-    uint64_t insert_id;
     char error[256];
     const char *doing; /* the text of the statements that run in this call; NULL: it connects */
     size_t doing_length;

@@ -42,15 +42,29 @@ void sql_append(struct sql_text *sql, const char *text, size_t length)
     sql->length += length;
 }
 
+static void append_formatted(struct sql_text *sql, const char *format, va_list args)
+{
+    char piece[512];
+    int length = vsnprintf(piece, sizeof piece, format, args);
+    assert(length >= 0 && (size_t)length < sizeof piece);
+    sql_append(sql, piece, (size_t)length);
+}
+
 void sql_printf(struct sql_text *sql, const char *format, ...)
 {
     va_list args;
-    char piece[512];
     va_start(args, format);
-    int length = vsnprintf(piece, sizeof piece, format, args);
+    append_formatted(sql, format, args);
     va_end(args);
-    assert(length >= 0 && (size_t)length < sizeof piece);
-    sql_append(sql, piece, (size_t)length);
+}
+
+void sql_begin(struct sql_text *sql, const char *format, ...)
+{
+    va_list args;
+    sql_clear(sql);
+    va_start(args, format);
+    append_formatted(sql, format, args);
+    va_end(args);
 }
 
 void sql_number(struct sql_text *sql, uint64_t number)
@@ -61,20 +75,21 @@ void sql_number(struct sql_text *sql, uint64_t number)
 
 /* The last line of defence against injected SQL: callers have checked their identifiers, and the
  * alphabet has neither quotes nor backslashes. */
-void sql_bare_identifier(struct sql_text *sql, const char *identifier)
+void sql_identifier(struct sql_text *sql, const char *identifier)
 {
     size_t length = strlen(identifier);
     for (size_t i = 0; i < length; i++)
         if (!identifier_alphabet[(unsigned char)identifier[i]])
             abort();
+    sql_append(sql, "'", 1);
     sql_append(sql, identifier, length);
+    sql_append(sql, "'", 1);
 }
 
-void sql_identifier(struct sql_text *sql, const char *identifier)
+void sql_text_identifier(struct sql_text *sql, const char *text, const char *identifier)
 {
-    sql_append(sql, "'", 1);
-    sql_bare_identifier(sql, identifier);
-    sql_append(sql, "'", 1);
+    sql_append(sql, text, strlen(text));
+    sql_identifier(sql, identifier);
 }
 
 /* A quote is doubled and so is a backslash: the text then cannot end early in either way in which a

@@ -21,6 +21,9 @@ void sql_free(struct sql_text *sql);
 void sql_printf(struct sql_text *sql, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Empties the text and then appends as sql_printf does. */
+void sql_begin(struct sql_text *sql, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 void sql_append(struct sql_text *sql, const char *text, size_t length);
 void sql_number(struct sql_text *sql, uint64_t number);
 
@@ -28,11 +31,11 @@ void sql_number(struct sql_text *sql, uint64_t number);
  * has checked. Anything else is a programming error and aborts here, before it can be SQL. */
 void sql_identifier(struct sql_text *sql, const char *identifier);
 
+/* Appends text of our own, and behind it the identifier in quotes. */
+void sql_text_identifier(struct sql_text *sql, const char *text, const char *identifier);
+
 /* Appends a user id in quotes, which the service has checked; what is none aborts here as well. The
  * connection's sql_mode has backslashes as escapes (db_connection.c). */
 void sql_user_id(struct sql_text *sql, const char *user_id);
-
-/* An identifier without quotes, for a text within a text. */
-void sql_bare_identifier(struct sql_text *sql, const char *identifier);
 
 #endif

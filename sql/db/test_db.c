@@ -283,15 +283,6 @@ static void test_rows_that_break_off_are_no_empty_result(void **state)
     assert_int_equal(strncmp(db_error(db), "1242", 4), 0);
 }
 
-static void test_insert_id_is_that_of_the_last_insert(void **state)
-{
-    (void)state;
-    assert_int_equal(query(db, "INSERT INTO t(id,n)VALUES(41,1);INSERT INTO t(n)VALUES(1)"), DB_OK);
-    assert_int_equal(db_insert_id(db), 42);
-    assert_int_equal(query(db, "DO 1"), DB_OK);
-    assert_int_equal(db_insert_id(db), 0);
-}
-
 static void test_duplicate_alone_changes_nothing(void **state)
 {
     (void)state;
@@ -518,7 +509,6 @@ int main(void)
         TEST(test_statements_stop_at_the_first_that_fails),
         TEST(test_fault_names_what_the_statement_says_and_nothing_behind_it),
         TEST(test_rows_that_break_off_are_no_empty_result),
-        TEST(test_insert_id_is_that_of_the_last_insert),
         TEST(test_duplicate_alone_changes_nothing),
         TEST(test_run_commits_what_its_body_did),
         TEST(test_refusal_of_the_body_rolls_back),

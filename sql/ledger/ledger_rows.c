@@ -49,8 +49,7 @@ static int compare(const void *left, const void *right)
 static void text_look(const struct look *look, const char *head, const char *tail)
 {
     struct sql_text *sql = &look->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "%s%s", head, selects[look->kind]);
+    sql_begin(sql, "%s%s", head, selects[look->kind]);
     for (size_t i = 0; i < look->count; i++) {
         const struct ledger_row *row = look->rows[i];
         bool tuple = look->kind != LEDGER_ROW_SALE;

@@ -20,8 +20,8 @@ void ledger_segments_order(const struct ledger_segment *segments, size_t count,
 
 void ledger_segments_text(struct sql_text *sql, const char *sku)
 {
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(
+        sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=", sku);
 }
 
 /* Whether each number is one that the service could have written. */

@@ -50,7 +50,7 @@ static int start_group(void **state)
     (void)state;
     sql_server_clear();
     ledger = open_url(sql_server_url());
-    enum ledger_result result = ledger_migrate(ledger);
+    enum ledger_result result = ledger_migrate(ledger, NULL, NULL);
     ledger_close(&ledger);
     return result == LEDGER_OK ? 0 : -1;
 }
@@ -128,8 +128,8 @@ static int64_t count_orders(void)
 static void test_migrate_twice_is_harmless(void **state)
 {
     (void)state;
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     assert_int_equal(sold(0), 0);
 }
 
@@ -138,7 +138,7 @@ static void test_migration_that_died_half_way_is_repeated(void **state)
     (void)state;
     int64_t migrations = sql_server_do("SELECT COUNT(*) FROM schema_version");
     sql_server_do("DELETE FROM schema_version;DROP TABLE order_expiry");
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM schema_version"), migrations);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
     assert_int_equal(sold(0), 0);
@@ -149,12 +149,12 @@ static void test_migration_that_cannot_be_asked_about_is_not_run(void **state)
 {
     (void)state;
     sql_server_do("ALTER TABLE schema_version CHANGE name hidden VARCHAR(64);DROP TABLE restock");
-    assert_int_equal(ledger_migrate(ledger), LEDGER_FAILED);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_FAILED);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM information_schema.tables WHERE "
                                    "table_schema=DATABASE() AND table_name='restock'"),
                      0);
     sql_server_do("DROP TABLE schema_version");
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM restock"), 0);
 }
 
@@ -195,7 +195,7 @@ static enum ledger_result migrate_held(struct patience *patience)
     assert_int_equal(pthread_create(&thread, NULL, hold_table, (void *)&locked), 0);
     while (!atomic_load(&locked))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    enum ledger_result result = ledger_migrate_while(mine, go_on, patience);
+    enum ledger_result result = ledger_migrate(mine, go_on, patience);
     pthread_join(thread, NULL);
     ledger_close(&mine);
     return result;
@@ -217,13 +217,13 @@ static void test_migration_is_left_when_the_daemon_ends(void **state)
     struct patience patience = {.stops = true};
     assert_int_equal(migrate_held(&patience), LEDGER_FAILED);
     assert_int_equal(patience.asked, 1);
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
 }
 
 static void *migrate(void *result_out)
 {
     struct ledger *mine = open_url(sql_server_url());
-    *(enum ledger_result *)result_out = ledger_migrate(mine);
+    *(enum ledger_result *)result_out = ledger_migrate(mine, NULL, NULL);
     ledger_close(&mine);
     return NULL;
 }
@@ -1078,7 +1078,7 @@ static void test_unreachable_ledger_is_failed(void **state)
     struct ledger_order row = order(7, 1, NULL);
     struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     struct ledger_segment segment = {.segment = 0, .fence = FENCE + 1};
-    assert_int_equal(ledger_migrate(nowhere), LEDGER_FAILED);
+    assert_int_equal(ledger_migrate(nowhere, NULL, NULL), LEDGER_FAILED);
     assert_int_equal(ledger_commit(nowhere, &step, 1, &row, 1), LEDGER_FAILED);
     assert_int_equal(resolve(nowhere, &step), LEDGER_FAILED);
     assert_int_equal(ledger_recover(nowhere, "s", &segment, 1), LEDGER_FAILED);

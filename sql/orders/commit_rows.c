@@ -274,36 +274,27 @@ static enum db_result run_text(struct commit_rows *rows, struct db *db, enum kin
 
 /* ---- */
 
-static enum db_result run(struct commit_rows *rows, struct db *db, bool bulk, enum kind kind,
-                          const struct ledger_order *const *orders, size_t count)
+static bool any_expires(const struct ledger_order *const *orders, size_t count)
 {
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->expires_ms != 0)
+            return true;
+    return false;
+}
+
+enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
+                                  enum commit_rows_kind wanted,
+                                  const struct ledger_order *const *orders, size_t count)
+{
+    enum kind kind = wanted == COMMIT_KEYS        ? KEYS
+                     : wanted == COMMIT_QUOTAS    ? QUOTAS
+                     : any_expires(orders, count) ? EXPIRING
+                                                  : LASTING;
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)
         return DB_OK;
-    sql_clear(&rows->sql);
-    sql_printf(&rows->sql, "%s", kinds[kind].insert);
+    sql_begin(&rows->sql, "%s", kinds[kind].insert);
     return bulk ? run_bulk(rows, db, kind, orders, count) : run_text(rows, db, kind, orders, count);
-}
-
-enum db_result commit_rows_orders(struct commit_rows *rows, struct db *db, bool bulk,
-                                  const struct ledger_order *const *orders, size_t count)
-{
-    enum kind kind = LASTING;
-    for (size_t i = 0; i < count && kind == LASTING; i++)
-        kind = orders[i]->expires_ms != 0 ? EXPIRING : LASTING;
-    return run(rows, db, bulk, kind, orders, count);
-}
-
-enum db_result commit_rows_keys(struct commit_rows *rows, struct db *db, bool bulk,
-                                const struct ledger_order *const *orders, size_t count)
-{
-    return run(rows, db, bulk, KEYS, orders, count);
-}
-
-enum db_result commit_rows_quotas(struct commit_rows *rows, struct db *db, bool bulk,
-                                  const struct ledger_order *const *orders, size_t count)
-{
-    return run(rows, db, bulk, QUOTAS, orders, count);
 }
 
 /* ---- stock updates ---- */

@@ -10,26 +10,24 @@ struct commit_rows;
 struct commit_rows *commit_rows_open(void);
 void commit_rows_close(struct commit_rows **rows);
 
-/* Each function below runs within db_run, after its first query; `bulk`: the server takes bulk
- * bindings (bulk_supported), otherwise the rows are sent as one text. Results as db_query. */
+/* The kinds of rows that orders have. */
+enum commit_rows_kind { COMMIT_ORDERS, COMMIT_KEYS, COMMIT_QUOTAS };
 
-/* Inserts `count` orders. */
-enum db_result commit_rows_orders(struct commit_rows *rows, struct db *db, bool bulk,
+/* Inserts the rows of that kind for `count` orders, within db_run, after its first query; `bulk`:
+ * the server takes bulk bindings (bulk_supported), otherwise the rows are sent as one text. Results
+ * as db_query.
+ *
+ * COMMIT_KEYS: of order_key; DB_DUPLICATE: a user has used one of the keys before. Sorted by user
+ * and key, so that transactions that meet in several rows wait for each other and do not deadlock.
+ *
+ * COMMIT_QUOTAS: adds the units of the orders, which all have a limit, to their users' quotas;
+ * DB_CHECK: a user would exceed the limit. Sorted by user, for the same reason. */
+enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
+                                  enum commit_rows_kind kind,
                                   const struct ledger_order *const *orders, size_t count);
 
-/* Inserts the rows of order_key for `count` orders. DB_DUPLICATE: a user has used one of the keys
- * before. Sorted by user and key, so that transactions that meet in several rows wait for each
- * other and do not deadlock. */
-enum db_result commit_rows_keys(struct commit_rows *rows, struct db *db, bool bulk,
-                                const struct ledger_order *const *orders, size_t count);
-
-/* Adds the units of `count` orders, which all have a limit, to their users' quotas; a user who
- * would exceed the limit fails the statement (DB_CHECK). Sorted by user, for the same reason. */
-enum db_result commit_rows_quotas(struct commit_rows *rows, struct db *db, bool bulk,
-                                  const struct ledger_order *const *orders, size_t count);
-
-/* Makes stock updates along the chain together, by bulk bindings. `made_out`: all of them were
- * made. */
+/* Makes stock updates along the chain together, by bulk bindings, likewise. `made_out`: all of them
+ * were made. */
 enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
                                  const struct ledger_stock_update *updates, size_t count,
                                  bool *made_out);

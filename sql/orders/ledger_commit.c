@@ -137,11 +137,14 @@ static enum db_result commit_body(struct db *db, void *context)
     if (result == DB_OK)
         result = update_stock(commit, db);
     if (result == DB_OK)
-        result = commit_rows_keys(rows, db, bulk, commit->by_key, commit->order_count);
+        result =
+            commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->order_count);
     if (result == DB_OK)
-        result = commit_rows_orders(rows, db, bulk, commit->listed, commit->order_count);
+        result =
+            commit_rows_insert(rows, db, bulk, COMMIT_ORDERS, commit->listed, commit->order_count);
     if (result == DB_OK)
-        result = commit_rows_quotas(rows, db, bulk, commit->limited, commit->limited_count);
+        result = commit_rows_insert(rows, db, bulk, COMMIT_QUOTAS, commit->limited,
+                                    commit->limited_count);
     commit->late = result == DB_OK && is_late(commit); /* why_last */
     return commit->late ? DB_NO : result;
 }

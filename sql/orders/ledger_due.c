@@ -21,9 +21,8 @@ static bool read_ranges(struct ledger *ledger, const struct ledger_due_cursor *c
                         struct range *ranges, size_t *count_out)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT expires_at,first_id,last_id FROM order_expiry WHERE "
-                    "expires_at<=UTC_TIMESTAMP(3)");
+    sql_begin(sql, "SELECT expires_at,first_id,last_id FROM order_expiry WHERE "
+                   "expires_at<=UTC_TIMESTAMP(3)");
     if (cursor->more)
         sql_printf(sql, " AND expires_at>='%s' AND(expires_at>'%s' OR first_id>%llu)",
                    cursor->expires_at, cursor->expires_at, (unsigned long long)cursor->first_id);
@@ -61,11 +60,10 @@ static size_t ranges_within(const struct range *ranges, size_t count, size_t max
 static bool read_orders(struct ledger *ledger, const struct range *ranges, size_t count, size_t max)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT order_id,sku,round,segment,qty FROM orders WHERE "
-               "status='%s' AND expires_at<='%s'",
-               ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
+    sql_begin(sql,
+              "SELECT order_id,sku,round,segment,qty FROM orders WHERE "
+              "status='%s' AND expires_at<='%s'",
+              ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%sorder_id BETWEEN %llu AND %llu", i == 0 ? " AND(" : " OR ",
                    (unsigned long long)ranges[i].first_id, (unsigned long long)ranges[i].last_id);

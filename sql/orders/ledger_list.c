@@ -79,10 +79,9 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
 static enum ledger_result scan_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
     *end_out = UINT64_MAX;
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql,
-               "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
-               (unsigned long long)after, LEDGER_SCAN_MAX - 1);
+    sql_begin(&ledger->sql,
+              "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
+              (unsigned long long)after, LEDGER_SCAN_MAX - 1);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
@@ -122,8 +121,7 @@ static bool find_user_orders(struct ledger *ledger, const char *user_id, uint64_
 {
     struct sql_text *sql = &ledger->sql;
     size_t count = 0;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT order_id FROM order_key WHERE user_id=");
+    sql_begin(sql, "SELECT order_id FROM order_key WHERE user_id=");
     sql_user_id(sql, user_id);
     sql_printf(sql, " AND order_id>%llu ORDER BY order_id LIMIT %d", (unsigned long long)after,
                LEDGER_USER_IDS_MAX + 1);

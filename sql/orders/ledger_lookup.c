@@ -191,8 +191,7 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
         keys[i].order_id = 0;
         sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
         sql_user_id(sql, keys[i].user_id);
-        sql_append(sql, ",", 1);
-        sql_identifier(sql, keys[i].key);
+        sql_text_identifier(sql, ",", keys[i].key);
         sql_append(sql, ")", 1);
     }
     sql_append(sql, ")", 1);
@@ -234,8 +233,7 @@ struct payment {
 static enum db_result lock_payable(const struct payment *payment)
 {
     struct sql_text *sql = &payment->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)WHERE ");
+    sql_begin(sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)WHERE ");
     ledger_status_text_locking(sql, LEDGER_PAID);
     sql_printf(sql, "AND o.order_id IN");
     order_set_ids(&payment->set, sql);

@@ -51,8 +51,7 @@ static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, 
  * another one. */
 static void text_move_on(struct sql_text *sql, const char *sku, uint32_t segment)
 {
-    sql_printf(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=", sku);
     sql_printf(sql, " AND segment=%u;", segment);
 }
 
@@ -64,8 +63,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order)
     sql_printf(sql, " AND user_id=");
     sql_user_id(sql, order->user_id);
     if (order->key && order->key[0] != '\0') {
-        sql_printf(sql, " AND idempotency_key=");
-        sql_identifier(sql, order->key);
+        sql_text_identifier(sql, " AND idempotency_key=", order->key);
     } else {
         sql_printf(sql, " AND idempotency_key IS NULL");
     }

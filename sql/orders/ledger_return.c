@@ -50,9 +50,8 @@ static enum db_result lock_segments(struct returning *returning)
     }
     if (returned->segment_count == 0)
         return DB_OK;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence,sku FROM stock_segment "
-                    "FORCE INDEX(PRIMARY)WHERE(sku,segment)IN(");
+    sql_begin(sql, "SELECT segment,round,capacity,sold,fence,sku FROM stock_segment "
+                   "FORCE INDEX(PRIMARY)WHERE(sku,segment)IN(");
     for (size_t i = 0; i < returned->segment_count; i++) {
         sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
         sql_identifier(sql, returned->segments[i].sku);
@@ -104,9 +103,8 @@ static enum db_result lock_orders(struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
-                    "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
+    sql_begin(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
+                   "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
     for (size_t i = 0; i < returned->order_count; i++) {
         if (i > 0)
             sql_append(sql, ",", 1);
@@ -238,8 +236,7 @@ static void for_each_sale(struct sql_text *sql, const struct ledger_return *retu
             continue;
         sku = segment->sku;
         sql_append(sql, lead, 1);
-        sql_append(sql, "(", 1);
-        sql_identifier(sql, sku);
+        sql_text_identifier(sql, "(", sku);
         put(sql, segment);
         sql_append(sql, ")", 1);
         lead = ",";

@@ -24,8 +24,7 @@ static void text_alone(struct sql_text *sql, const struct ledger_stock_update *u
         sql_printf(sql, ",fence=%llu", (unsigned long long)update->fence);
     else if (update->guard == LEDGER_UNFENCED)
         sql_printf(sql, ",fence=fence+1");
-    sql_printf(sql, " WHERE sku=");
-    sql_identifier(sql, update->sku);
+    sql_text_identifier(sql, " WHERE sku=", update->sku);
     sql_printf(sql, " AND segment=%u AND round=%u AND settings_version=%u", update->segment,
                update->round, update->settings_version);
     if (update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH)

@@ -18,7 +18,7 @@ static int start_group(void **state)
     sql_server_clear();
     ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
     assert_non_null(ledger);
-    return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+    return ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
 }
 
 static int stop_group(void **state)
@@ -232,7 +232,7 @@ static void test_upgrade_gives_every_order_its_row(void **state)
                   "VALUES('t',1,1,1,'2026-01-01',9,'users');"
                   "DELETE FROM schema_version WHERE name='0009_order_key'");
     assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), PAGE), 2);
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), PAGE), 6);
     assert_int_equal(read_all(ledger_user_orders, filter("t", "u0", ""), PAGE), 0);
 }

@@ -19,7 +19,7 @@ static int start_group(void **state)
     signal(SIGPIPE, SIG_IGN);
     sql_server_clear();
     ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    return ledger && ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+    return ledger && ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
 }
 
 static int stop_group(void **state)

@@ -37,8 +37,7 @@ void user_quota_text_return(struct sql_text *sql, const struct user_quota_return
 
 void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows)
 {
-    sql_printf(sql, "DELETE FROM user_quota WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(sql, "DELETE FROM user_quota WHERE sku=", sku);
     sql_printf(sql, " ORDER BY round,user_id LIMIT %u;", rows);
 }
 

@@ -63,10 +63,9 @@ static void text_sums(struct sql_text *sql, const char *sku, uint64_t after, uin
 
 enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql,
-               "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
-               (unsigned long long)after, LEDGER_AUDIT_ROWS - 1);
+    sql_begin(&ledger->sql,
+              "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
+              (unsigned long long)after, LEDGER_AUDIT_ROWS - 1);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
@@ -104,9 +103,8 @@ enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, ui
 {
     struct sql_text *sql = &ledger->sql;
     *users_out = (struct ledger_audit_users){.users = 0};
-    sql_clear(sql);
-    sql_printf(sql, "SELECT COUNT(*),SUM(units),SUM(units*CRC32(user_id)),SUM(units>allowed),"
-                    "MAX(user_id)FROM(SELECT user_id,units,allowed FROM user_quota WHERE sku=");
+    sql_begin(sql, "SELECT COUNT(*),SUM(units),SUM(units*CRC32(user_id)),SUM(units>allowed),"
+                   "MAX(user_id)FROM(SELECT user_id,units,allowed FROM user_quota WHERE sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " AND round=%u", round);
     if (*after != '\0') {

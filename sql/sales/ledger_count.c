@@ -36,9 +36,8 @@ struct step {
 
 enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE])
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT sku,round FROM quota_count JOIN sale USING(sku,round)LIMIT %d",
-               LEDGER_DAMAGED_MAX);
+    sql_begin(&ledger->sql, "SELECT sku,round FROM quota_count JOIN sale USING(sku,round)LIMIT %d",
+              LEDGER_DAMAGED_MAX);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = ledger_round_row(ledger, "quota_count");
@@ -51,8 +50,7 @@ enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIF
 static enum db_result lock(struct step *step, struct db *db)
 {
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT sku FROM sale WHERE sku=");
+    sql_begin(sql, "SELECT sku FROM sale WHERE sku=");
     sql_identifier(sql, step->sku);
     sql_printf(sql, " FOR UPDATE;SELECT round,per_user_limit,counted_to,last_id,"
                     "last_id=" LEDGER_ID_END " FROM quota_count JOIN sale USING(sku,round)"
@@ -87,14 +85,12 @@ static void text_counted_to(struct step *step, uint64_t id)
 static enum db_result begin_count(struct step *step)
 {
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE quota_count SET counted_to=");
+    sql_begin(sql, "UPDATE quota_count SET counted_to=");
     if (step->all)
         sql_append(sql, "0", 1);
     else
         ledger_round_first_text(sql, step->sku, step->round);
-    sql_printf(sql, " WHERE sku=");
-    sql_identifier(sql, step->sku);
+    sql_text_identifier(sql, " WHERE sku=", step->sku);
     return ledger_query(step->ledger);
 }
 
@@ -113,11 +109,10 @@ static enum db_result forget(struct step *step, struct db *db)
 static enum db_result find_end(struct step *step, struct db *db, uint64_t *end_out)
 {
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE "
-               "order_id>%llu AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
-               (unsigned long long)step->counted_to, (unsigned long long)step->last_id, step->rows);
+    sql_begin(sql,
+              "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE "
+              "order_id>%llu AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
+              (unsigned long long)step->counted_to, (unsigned long long)step->last_id, step->rows);
     enum db_result result = ledger_query(step->ledger);
     if (result != DB_OK)
         return result;
@@ -161,19 +156,19 @@ static enum db_result open_body(struct db *db, void *context)
 {
     const struct step *step = context;
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT sku FROM sale WHERE sku=");
+    sql_begin(sql, "SELECT sku FROM sale WHERE sku=");
     sql_identifier(sql, step->sku);
-    sql_printf(sql, " FOR UPDATE;UPDATE sale JOIN quota_count c "
-                    "ON c.sku=sale.sku AND c.round=sale.round "
-                    "SET settings_version=settings_version+1 "
-                    "WHERE counted_to>=last_id AND sale.sku=");
-    sql_identifier(sql, step->sku);
-    sql_printf(sql, ";UPDATE stock_segment g JOIN sale ON sale.sku=g.sku "
-                    "SET g.settings_version=sale.settings_version WHERE g.sku=");
-    sql_identifier(sql, step->sku);
-    sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
-    sql_identifier(sql, step->sku);
+    sql_text_identifier(sql,
+                        " FOR UPDATE;UPDATE sale JOIN quota_count c "
+                        "ON c.sku=sale.sku AND c.round=sale.round "
+                        "SET settings_version=settings_version+1 "
+                        "WHERE counted_to>=last_id AND sale.sku=",
+                        step->sku);
+    sql_text_identifier(sql,
+                        ";UPDATE stock_segment g JOIN sale ON sale.sku=g.sku "
+                        "SET g.settings_version=sale.settings_version WHERE g.sku=",
+                        step->sku);
+    sql_text_identifier(sql, ";DELETE FROM quota_count WHERE sku=", step->sku);
     enum db_result result = ledger_query(step->ledger);
     return result == DB_OK && db_affected(db, 1) != 1 ? DB_NO : result;
 }
@@ -183,9 +178,8 @@ static enum ledger_result compare_sums(struct step *step)
 {
     struct sql_text *sql = &step->ledger->sql;
     uint32_t equal = 0;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT(SELECT COALESCE(SUM(units),0)FROM user_quota WHERE round=%u AND sku=",
-               step->round);
+    sql_begin(sql, "SELECT(SELECT COALESCE(SUM(units),0)FROM user_quota WHERE round=%u AND sku=",
+              step->round);
     sql_identifier(sql, step->sku);
     sql_printf(sql, ")=(SELECT COALESCE(SUM(sold),0)FROM stock_segment WHERE round=%u AND sku=",
                step->round);
@@ -199,11 +193,10 @@ static enum ledger_result compare_sums(struct step *step)
 static enum ledger_result count_all(struct step *step)
 {
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql,
-               "UPDATE quota_count SET counted_to=NULL,last_id=" LEDGER_ID_END
-               " WHERE round=%u AND counted_to>=last_id AND sku=",
-               step->round);
+    sql_begin(sql,
+              "UPDATE quota_count SET counted_to=NULL,last_id=" LEDGER_ID_END
+              " WHERE round=%u AND counted_to>=last_id AND sku=",
+              step->round);
     sql_identifier(sql, step->sku);
     return ledger_read(step->ledger) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }

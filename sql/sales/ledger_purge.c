@@ -32,8 +32,7 @@ struct piece {
 static void text_round(struct piece *piece, const char *and)
 {
     struct sql_text *sql = &piece->ledger->sql;
-    sql_printf(sql, "sku=");
-    sql_identifier(sql, piece->purged->sku);
+    sql_text_identifier(sql, "sku=", piece->purged->sku);
     sql_printf(sql, " AND round=%u%s", piece->purged->round, and);
 }
 
@@ -41,12 +40,11 @@ static void text_round(struct piece *piece, const char *and)
 static enum ledger_result find_round(struct piece *piece, unsigned days)
 {
     struct sql_text *sql = &piece->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT sku,round,UTC_DATE()-INTERVAL %u DAY FROM sale_round WHERE "
-               "step IN('keys','users')AND ended_at<UTC_DATE()-INTERVAL %u DAY "
-               "ORDER BY step,purged_to,ended_at,sku,round LIMIT %d",
-               days, days, LEDGER_DAMAGED_MAX);
+    sql_begin(sql,
+              "SELECT sku,round,UTC_DATE()-INTERVAL %u DAY FROM sale_round WHERE "
+              "step IN('keys','users')AND ended_at<UTC_DATE()-INTERVAL %u DAY "
+              "ORDER BY step,purged_to,ended_at,sku,round LIMIT %d",
+              days, days, LEDGER_DAMAGED_MAX);
     if (ledger_read(piece->ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = ledger_round_row(piece->ledger, "sale_round");
@@ -62,8 +60,7 @@ static enum ledger_result find_round(struct piece *piece, unsigned days)
 static enum db_result lock_round(struct piece *piece, struct db *db)
 {
     struct sql_text *sql = &piece->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT step,purged_to,last_id,");
+    sql_begin(sql, "SELECT step,purged_to,last_id,");
     ledger_round_first_text(sql, piece->purged->sku, piece->purged->round);
     sql_printf(sql, " FROM sale_round WHERE ");
     text_round(piece, " AND step<>'done' FOR UPDATE");
@@ -128,12 +125,11 @@ static enum db_result purge_keys(struct piece *piece, struct db *db)
     struct sql_text *sql = &piece->ledger->sql;
     if (piece->purged_to == 0)
         return begin_keys(piece);
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE order_id>%llu "
-               "AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
-               (unsigned long long)piece->purged_to, (unsigned long long)piece->last_id,
-               piece->rows);
+    sql_begin(sql,
+              "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE order_id>%llu "
+              "AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
+              (unsigned long long)piece->purged_to, (unsigned long long)piece->last_id,
+              piece->rows);
     enum db_result result = ledger_query(piece->ledger);
     char **row = result == DB_OK ? db_row(db) : NULL;
     if (!row)
@@ -152,8 +148,7 @@ static enum db_result purge_keys(struct piece *piece, struct db *db)
 static enum db_result purge_users(struct piece *piece, struct db *db)
 {
     struct sql_text *sql = &piece->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "DELETE FROM user_quota WHERE ");
+    sql_begin(sql, "DELETE FROM user_quota WHERE ");
     text_round(piece, "");
     sql_printf(sql, " LIMIT %u;DELETE FROM restock WHERE ", piece->rows);
     text_round(piece, ";DELETE FROM sale_reset WHERE ");

@@ -24,8 +24,7 @@ static enum db_result lock_sale(struct beginning *beginning, struct db *db)
     struct sql_text *sql = &beginning->ledger->sql;
     sql_clear(sql);
     ledger_round_row_text(sql, sale->sku);
-    sql_printf(sql, ";SELECT round,settings_version FROM sale WHERE sku=");
-    sql_identifier(sql, sale->sku);
+    sql_text_identifier(sql, ";SELECT round,settings_version FROM sale WHERE sku=", sale->sku);
     sql_printf(sql, " FOR UPDATE");
     enum db_result result = ledger_query(beginning->ledger);
     if (result != DB_OK)
@@ -50,14 +49,12 @@ static enum db_result write_key(struct beginning *beginning)
     if (!reset->key || reset->key[0] == '\0')
         return DB_OK;
     assert(strlen(reset->request) < LEDGER_RESET_TEXT_MAX);
-    sql_clear(sql);
-    sql_printf(sql, "INSERT INTO sale_reset SET ");
+    sql_begin(sql, "INSERT INTO sale_reset SET ");
     ledger_settings_text(sql, &sale->settings);
     sql_printf(sql, "round=%u,total=%u,segments=%u,request='%s',sku=", beginning->round + 1,
                sale->total, sale->segments, reset->request);
     sql_identifier(sql, sale->sku);
-    sql_printf(sql, ",idempotency_key=");
-    sql_identifier(sql, reset->key);
+    sql_text_identifier(sql, ",idempotency_key=", reset->key);
     return ledger_query(beginning->ledger);
 }
 
@@ -115,8 +112,7 @@ static void text_rows(struct sql_text *sql, const struct beginning *beginning)
     sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),"
                     "settings_version=VALUES(settings_version),sold=0,"
                     "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
-    sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
-    sql_identifier(sql, sale->sku);
+    sql_text_identifier(sql, "DELETE FROM stock_segment WHERE sku=", sale->sku);
     sql_printf(sql, " AND segment>=%u;", sale->segments);
     ledger_round_end_text(sql, sale->sku, beginning->round, sale->segments, false);
     sql_append(sql, ";", 1);
@@ -183,8 +179,7 @@ enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, con
                                                                  "sale_reset.round)FROM "
                                                                  "sale_reset WHERE sku=");
     sql_identifier(sql, sku);
-    sql_printf(sql, " AND idempotency_key=");
-    sql_identifier(sql, key);
+    sql_text_identifier(sql, " AND idempotency_key=", key);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);

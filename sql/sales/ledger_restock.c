@@ -15,8 +15,7 @@ struct adding {
 static enum db_result query_with_sku(struct adding *adding, const char *before, const char *behind)
 {
     struct sql_text *sql = &adding->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "%s", before);
+    sql_begin(sql, "%s", before);
     sql_identifier(sql, adding->restock->sku);
     sql_printf(sql, "%s", behind);
     return ledger_query(adding->ledger);
@@ -30,12 +29,10 @@ static enum db_result write_key(struct adding *adding, uint32_t round)
     struct sql_text *sql = &adding->ledger->sql;
     if (restock->key[0] == '\0')
         return DB_OK;
-    sql_clear(sql);
-    sql_printf(sql, "INSERT INTO restock(units,round,sku,idempotency_key)VALUES(%u,%u,",
-               restock->units, round);
+    sql_begin(sql, "INSERT INTO restock(units,round,sku,idempotency_key)VALUES(%u,%u,",
+              restock->units, round);
     sql_identifier(sql, restock->sku);
-    sql_append(sql, ",", 1);
-    sql_identifier(sql, restock->key);
+    sql_text_identifier(sql, ",", restock->key);
     sql_append(sql, ")", 1);
     return ledger_query(adding->ledger);
 }
@@ -92,9 +89,8 @@ static void text_changes(struct adding *adding)
 {
     const struct ledger_restock *restock = adding->restock;
     struct sql_text *sql = &adding->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE sale SET total=total+%u,settings_version=settings_version+1 WHERE sku=",
-               restock->units);
+    sql_begin(sql, "UPDATE sale SET total=total+%u,settings_version=settings_version+1 WHERE sku=",
+              restock->units);
     sql_identifier(sql, restock->sku);
     for (size_t i = 0; i < restock->fence_count; i++) {
         sql_printf(sql,
@@ -139,11 +135,9 @@ enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, c
                                        uint32_t *units_out, uint32_t *round_out)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT units,round FROM restock WHERE sku=");
+    sql_begin(sql, "SELECT units,round FROM restock WHERE sku=");
     sql_identifier(sql, sku);
-    sql_printf(sql, " AND idempotency_key=");
-    sql_identifier(sql, key);
+    sql_text_identifier(sql, " AND idempotency_key=", key);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);

@@ -22,8 +22,7 @@
 
 static void text_segments(struct sql_text *sql, const char *sku)
 {
-    sql_clear(sql);
-    sql_printf(sql, "SELECT SUM(fence),SUM(sold)FROM stock_segment WHERE sku=");
+    sql_begin(sql, "SELECT SUM(fence),SUM(sold)FROM stock_segment WHERE sku=");
     sql_identifier(sql, sku);
 }
 
@@ -45,11 +44,9 @@ static enum ledger_result begin_count(struct ledger *ledger, const struct ledger
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     read_segments(ledger, &held->fences, &held->sold);
-    sql_clear(sql);
-    sql_printf(sql, "SELECT ");
+    sql_begin(sql, "SELECT ");
     ledger_round_first_text(sql, sale->sku, sale->round);
-    sql_printf(sql, ",(SELECT COUNT(*)FROM round_end WHERE sku=");
-    sql_identifier(sql, sale->sku);
+    sql_text_identifier(sql, ",(SELECT COUNT(*)FROM round_end WHERE sku=", sale->sku);
     sql_append(sql, ")", 1);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
@@ -68,12 +65,11 @@ static void text_count(struct sql_text *sql, const struct ledger_held *held)
 {
     const char *reserved = ledger_status_name(LEDGER_RESERVED);
     const char *paid = ledger_status_name(LEDGER_PAID);
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT COUNT(*),MAX(order_id),SUM(held AND status='%s'),SUM(held AND status='%s'),"
-               "SUM(IF(held,qty,0))FROM(SELECT order_id,status,qty,round=%u AND "
-               "status IN('%s','%s')AND sku=",
-               reserved, paid, held->round, reserved, paid);
+    sql_begin(sql,
+              "SELECT COUNT(*),MAX(order_id),SUM(held AND status='%s'),SUM(held AND status='%s'),"
+              "SUM(IF(held,qty,0))FROM(SELECT order_id,status,qty,round=%u AND "
+              "status IN('%s','%s')AND sku=",
+              reserved, paid, held->round, reserved, paid);
     sql_identifier(sql, held->sku);
     sql_printf(sql, " AS held FROM orders WHERE order_id>%llu",
                (unsigned long long)held->counted_to);
@@ -125,8 +121,7 @@ struct retirement {
 static enum db_result lock(const struct retirement *retirement, struct db *db)
 {
     struct sql_text *sql = &retirement->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT round FROM sale WHERE sku=");
+    sql_begin(sql, "SELECT round FROM sale WHERE sku=");
     sql_identifier(sql, retirement->sale->sku);
     sql_printf(sql, " FOR UPDATE");
     enum db_result result = ledger_query(retirement->ledger);
@@ -156,12 +151,9 @@ static enum db_result retire_body(struct db *db, void *context)
         return result;
     sql_clear(sql);
     ledger_round_end_text(sql, sale->sku, sale->round, sale->segments, true);
-    sql_printf(sql, ";DELETE FROM stock_segment WHERE sku=");
-    sql_identifier(sql, sale->sku);
-    sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
-    sql_identifier(sql, sale->sku);
-    sql_printf(sql, ";DELETE FROM sale WHERE sku=");
-    sql_identifier(sql, sale->sku);
+    sql_text_identifier(sql, ";DELETE FROM stock_segment WHERE sku=", sale->sku);
+    sql_text_identifier(sql, ";DELETE FROM quota_count WHERE sku=", sale->sku);
+    sql_text_identifier(sql, ";DELETE FROM sale WHERE sku=", sale->sku);
     return ledger_query(retirement->ledger);
 }
 
@@ -177,8 +169,7 @@ enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
                                        uint32_t *segments_out)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT segments FROM sale_round WHERE retired AND sku=");
+    sql_begin(sql, "SELECT segments FROM sale_round WHERE retired AND sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " ORDER BY round DESC LIMIT 1");
     enum ledger_result found = ledger_read_number(ledger, segments_out);

@@ -19,8 +19,8 @@
 
 void ledger_round_row_text(struct sql_text *sql, const char *sku)
 {
-    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT ");
-    sql_identifier(sql, sku);
+    sql_text_identifier(
+        sql, "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT ", sku);
     sql_printf(sql, ",COALESCE(MAX(round),0),0,0," FIRST_VERSION " FROM sale_round WHERE sku=");
     sql_identifier(sql, sku);
 }
@@ -28,9 +28,10 @@ void ledger_round_row_text(struct sql_text *sql, const char *sku)
 void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round, uint32_t segments,
                            bool retired)
 {
-    sql_printf(sql, "INSERT IGNORE INTO "
-                    "sale_round(sku,round,segments,retired,ended_at,last_id,step)SELECT ");
-    sql_identifier(sql, sku);
+    sql_text_identifier(sql,
+                        "INSERT IGNORE INTO "
+                        "sale_round(sku,round,segments,retired,ended_at,last_id,step)SELECT ",
+                        sku);
     sql_printf(sql, ",%u,%u,%d,UTC_TIMESTAMP(3),COALESCE(MAX(order_id),0),'%s' FROM orders", round,
                segments, retired, round == 0 ? "done" : "keys");
 }
@@ -40,10 +41,12 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
  * the guess alone. A minute is more than the ids of working daemons differ by. */
 void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round)
 {
-    sql_printf(sql, "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"
-                    "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "
-                    "FROM sale_round b WHERE b.sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(
+        sql,
+        "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"
+        "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "
+        "FROM sale_round b WHERE b.sku=",
+        sku);
     sql_printf(sql, " AND b.round<%u),0)", round);
 }
 
@@ -109,8 +112,7 @@ enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, ui
 enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE],
                                          uint32_t *round_out)
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT sku,round FROM round_end LIMIT %d", LEDGER_DAMAGED_MAX);
+    sql_begin(&ledger->sql, "SELECT sku,round FROM round_end LIMIT %d", LEDGER_DAMAGED_MAX);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = ledger_round_row(ledger, "round_end");
@@ -131,8 +133,7 @@ static enum db_result lock(struct step *step, struct db *db, uint32_t *units_out
                            uint64_t *next_id_out)
 {
     struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT units,next_id FROM round_end");
+    sql_begin(sql, "SELECT units,next_id FROM round_end");
     text_key(sql, step);
     sql_printf(sql, " FOR UPDATE");
     enum db_result result = ledger_query(step->ledger);

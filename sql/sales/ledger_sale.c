@@ -51,8 +51,7 @@ bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **ro
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out)
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku=");
+    sql_begin(&ledger->sql, SALE_SELECT "WHERE sku=");
     sql_identifier(&ledger->sql, sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
@@ -69,8 +68,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     struct ledger_sale sale;
     enum ledger_result result = LEDGER_OK;
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku IN");
+    sql_begin(&ledger->sql, SALE_SELECT "WHERE sku IN");
     for (size_t i = 0; i < count; i++) {
         sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
         sql_identifier(&ledger->sql, skus[i]);
@@ -96,8 +94,7 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
         if (pages++ == LEDGER_DAMAGED_MAX)
             return LEDGER_DAMAGED;
         wanted = seen + max - *count_out;
-        sql_clear(&ledger->sql);
-        sql_printf(&ledger->sql, SALE_SELECT "WHERE sku>");
+        sql_begin(&ledger->sql, SALE_SELECT "WHERE sku>");
         sql_identifier(&ledger->sql, after);
         sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu,%zu", seen, wanted - seen);
         if (ledger_read(ledger) != DB_OK)
@@ -150,11 +147,10 @@ struct stock_rows {
  * its beginning. The condition on the round matters only for tables that were changed by hand. */
 static void stock_text(struct sql_text *sql, const char *const *skus, size_t count)
 {
-    sql_clear(sql);
-    sql_printf(sql, "SELECT " LEDGER_SALE_COLUMNS(
-                        "0") ",segment,g.round,capacity,sold,fence "
-                             "FROM sale LEFT JOIN stock_segment g ON g.sku=sale.sku AND "
-                             "g.round=sale.round WHERE sale.sku IN");
+    sql_begin(sql, "SELECT " LEDGER_SALE_COLUMNS(
+                       "0") ",segment,g.round,capacity,sold,fence "
+                            "FROM sale LEFT JOIN stock_segment g ON g.sku=sale.sku AND "
+                            "g.round=sale.round WHERE sale.sku IN");
     for (size_t i = 0; i < count; i++) {
         sql_append(sql, i == 0 ? "(" : ",", 1);
         sql_identifier(sql, skus[i]);
@@ -261,10 +257,11 @@ static void text_close(struct sql_text *sql, const char *sku)
 {
     sql_printf(sql, "UPDATE stock_segment SET settings_version=" VERSION_CLOSED " WHERE sku=");
     sql_identifier(sql, sku);
-    sql_printf(sql, ";INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
-                    "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
-                    "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(sql,
+                        ";INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
+                        "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
+                        "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=",
+                        sku);
     sql_printf(sql, " ON DUPLICATE KEY UPDATE round=VALUES(round),counted_to=NULL,"
                     "last_id=VALUES(last_id)");
 }
@@ -273,8 +270,7 @@ static void text_open(struct sql_text *sql, const char *sku, uint32_t version)
 {
     sql_printf(sql, "UPDATE stock_segment SET settings_version=%u WHERE sku=", version);
     sql_identifier(sql, sku);
-    sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_text_identifier(sql, ";DELETE FROM quota_count WHERE sku=", sku);
 }
 
 /* Updates the sale's row first, so that two changes of one sale wait for each other there. The
@@ -284,8 +280,7 @@ static enum db_result change_body(struct db *db, void *context)
     const struct change *change = context;
     struct sql_text *sql = &change->ledger->sql;
     uint32_t version = change->settings->version;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE sale SET ");
+    sql_begin(sql, "UPDATE sale SET ");
     ledger_settings_text(sql, change->settings);
     sql_printf(sql, "settings_version=%u WHERE settings_version=%u AND sku=", version + 1, version);
     sql_identifier(sql, change->sku);

@@ -14,7 +14,7 @@ static int start_group(void **state)
     ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
     if (!ledger)
         fail_msg("%s", error);
-    return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+    return ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
 }
 
 static int stop_group(void **state)

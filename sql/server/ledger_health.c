@@ -272,8 +272,7 @@ enum ledger_write ledger_try_write(struct ledger *ledger)
 enum ledger_result ledger_clock_ask(struct ledger *ledger, int64_t *us_out)
 {
     *us_out = 0;
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))");
+    sql_begin(&ledger->sql, "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))");
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);

@@ -32,16 +32,14 @@ static void text_lease(struct sql_text *sql, const struct ledger_node *node)
 
 static void text_and_holder(struct sql_text *sql, const struct ledger_node *node)
 {
-    sql_printf(sql, " AND holder=");
-    sql_identifier(sql, node->holder);
+    sql_text_identifier(sql, " AND holder=", node->holder);
 }
 
 /* A number that the operator has set is not kept for daemons of the former version. */
 static enum db_result lock_free(struct taking *taking)
 {
     struct sql_text *sql = &taking->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT number,ids_before FROM node_lease WHERE(holder=");
+    sql_begin(sql, "SELECT number,ids_before FROM node_lease WHERE(holder=");
     sql_identifier(sql, taking->node->holder);
     sql_printf(sql, " OR leased_until<=UTC_TIMESTAMP(6)");
     if (taking->node->number >= 0)
@@ -59,9 +57,8 @@ static enum db_result tell_other(struct taking *taking, struct db *db)
     struct sql_text *sql = &taking->ledger->sql;
     if (taking->node->number < 0)
         return DB_NO;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT holder,leased_until,ids_before>%llu FROM node_lease WHERE number=%d",
-               ids_before_max(taking->node), taking->node->number);
+    sql_begin(sql, "SELECT holder,leased_until,ids_before>%llu FROM node_lease WHERE number=%d",
+              ids_before_max(taking->node), taking->node->number);
     enum db_result result = ledger_query(taking->ledger);
     char **row = result == DB_OK ? db_row(db) : NULL;
     if (!row)
@@ -90,8 +87,7 @@ static enum db_result take_body(struct db *db, void *context)
         return DB_FAILED; /* the table has a row that no daemon has made */
     taken.ids_from_ms = ids_before > node->next_ms ? ids_before : node->next_ms;
     taken.ids_to_ms = taken.ids_from_ms + (uint64_t)node->lease_ms;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE node_lease SET holder=");
+    sql_begin(sql, "UPDATE node_lease SET holder=");
     sql_identifier(sql, node->holder);
     sql_printf(sql, ",");
     text_lease(sql, &taken);
@@ -130,8 +126,7 @@ enum ledger_result ledger_node_renew(struct ledger *ledger, struct ledger_node *
     struct sql_text *sql = &ledger->sql;
     struct ledger_node renewed = *node;
     renewed.ids_to_ms = node->next_ms + (uint64_t)node->lease_ms;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE node_lease SET ");
+    sql_begin(sql, "UPDATE node_lease SET ");
     text_lease(sql, &renewed);
     text_and_holder(sql, node);
     enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, ledger));
@@ -143,11 +138,10 @@ enum ledger_result ledger_node_renew(struct ledger *ledger, struct ledger_node *
 enum ledger_result ledger_node_release(struct ledger *ledger, const struct ledger_node *node)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql,
-               "UPDATE node_lease SET leased_until=UTC_TIMESTAMP(6),ids_before=%llu,holder=NULL "
-               "WHERE number=%d",
-               (unsigned long long)node->next_ms, node->number);
+    sql_begin(sql,
+              "UPDATE node_lease SET leased_until=UTC_TIMESTAMP(6),ids_before=%llu,holder=NULL "
+              "WHERE number=%d",
+              (unsigned long long)node->next_ms, node->number);
     text_and_holder(sql, node);
     enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, ledger));
     return result == LEDGER_NO ? LEDGER_OK : result;

@@ -95,7 +95,7 @@ static bool goes_on(void *context)
     struct migration *migration = context;
     migration->now.waited_ms = clock_now_ms() - migration->since_ms;
     return migration->now.waited_ms < STATEMENT_MS_MAX &&
-           migration->go_on(&migration->now, migration->context);
+           (!migration->go_on || migration->go_on(&migration->now, migration->context));
 }
 
 static bool pause_for_others(struct migration *migration)
@@ -200,10 +200,9 @@ static bool lock_migration(struct migration *migration)
     return locked;
 }
 
-enum ledger_result ledger_migrate_while(struct ledger *ledger,
-                                        bool (*go_on)(const struct ledger_migration *now,
-                                                      void *context),
-                                        void *context)
+enum ledger_result ledger_migrate(struct ledger *ledger,
+                                  bool (*go_on)(const struct ledger_migration *now, void *context),
+                                  void *context)
 {
     struct migration migration = {.ledger = ledger, .go_on = go_on, .context = context};
     struct ledger_schema schema;
@@ -214,17 +213,6 @@ enum ledger_result ledger_migrate_while(struct ledger *ledger,
     enum db_result result = migrate_all(&migration);
     run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");
     return result == DB_OK ? LEDGER_OK : LEDGER_FAILED;
-}
-
-static bool go_on_always(const struct ledger_migration *now, void *context)
-{
-    (void)now, (void)context;
-    return true;
-}
-
-enum ledger_result ledger_migrate(struct ledger *ledger)
-{
-    return ledger_migrate_while(ledger, go_on_always, NULL);
 }
 
 /* ---- accounts ---- */
@@ -294,19 +282,17 @@ bool ledger_grants_print(FILE *out, const char *url_text)
 
 static enum ledger_result find_number(struct ledger *ledger, unsigned *number_out)
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT number FROM ledger_shard");
+    sql_begin(&ledger->sql, "SELECT number FROM ledger_shard");
     return ledger_read_number(ledger, number_out);
 }
 
 /* Daemons that start together may insert at once: then the first one's row stays. */
 static enum ledger_result give_number(struct ledger *ledger, unsigned number, unsigned *found_out)
 {
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql,
-               "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
-               "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
-               number);
+    sql_begin(&ledger->sql,
+              "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
+              "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
+              number);
     enum ledger_result result = ledger_read_number(ledger, found_out);
     return result == LEDGER_NO ? LEDGER_FAILED : result;
 }

@@ -27,7 +27,7 @@ static int open_all(void **state)
     (void)state;
     sql_server_clear();
     ledger = connect_ledger();
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     return 0;
 }
 
@@ -228,7 +228,7 @@ static void upgrade_after(unsigned starts)
     sql_server_do("DELETE FROM schema_version WHERE name='0006_node_lease';DROP TABLE node_lease;"
                   "DELETE FROM node;INSERT INTO node(number)VALUES(%u)",
                   starts);
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     sql_server_do("DELETE FROM node");
 }
 
@@ -267,7 +267,7 @@ static void test_new_ledger_keeps_no_numbers(void **state)
 {
     (void)state;
     sql_server_clear();
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     assert_kept(0);
 }
 

@@ -25,7 +25,7 @@ static int open_it(void **state)
 {
     (void)state;
     ledger = open_ledger();
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
     return 0;
 }
 

@@ -207,7 +207,7 @@ MUTANTS = {
     "keys_not_written": Mutant(
         "a key has one order",
         (("sql/orders/ledger_commit.c",
-          "result = commit_rows_keys(rows, db, bulk, commit->by_key, commit->order_count);",
+          "result = commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->order_count);",
           "(void)commit;"),
          (ORDERS, "result = for_orders(ledger, commit, is_any, insert_key);",
           "(void)insert_key;")),
@@ -216,7 +216,7 @@ MUTANTS = {
     "limit_not_counted": Mutant(
         "no user has more units than the limit",
         (("sql/orders/ledger_commit.c",
-          "result = commit_rows_quotas(rows, db, bulk, commit->limited, commit->limited_count);",
+          "result = commit_rows_insert(rows, db, bulk, COMMIT_QUOTAS, commit->limited, commit->limited_count);",
           "(void)commit;"),
          (ORDERS, "result = for_orders(ledger, commit, has_limit, add_quota);",
           "(void)has_limit, (void)add_quota;")),

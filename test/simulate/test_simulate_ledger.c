@@ -868,7 +868,7 @@ static void the_model_does_what_a_server_does(void **state)
     (void)state;
     sql_server_clear();
     real = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    assert_int_equal(ledger_migrate(real), LEDGER_OK);
+    assert_int_equal(ledger_migrate(real, NULL, NULL), LEDGER_OK);
     db = sql_server_open(sql_server_url());
     ledger_server_begin();
     model = model_ledger_open("", 5000, error, sizeof error);
