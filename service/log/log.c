@@ -1,4 +1,5 @@
 /* The log: one event a line, as logfmt or JSON, on standard error. */
+#define _GNU_SOURCE /* mempcpy */
 #include "service/log/log.h"
 
 #include <assert.h>
@@ -11,12 +12,13 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "service/log/log_json.h"
 #include "service/log/log_sink.h"
 #include "service/metrics/metrics.h"
 
 #define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
+#define TRUNCATED_JSON ",\"truncated\":true}"
+#define NO_CHARACTER "\xef\xbf\xbd" /* U+FFFD, in the place of bytes that are no UTF-8 */
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 /* Those of syslog, from LOG_DEBUG on. */
@@ -170,6 +172,91 @@ static size_t write_logfmt(const struct line *line, char *out)
     return length + sizeof TRUNCATED - 1;
 }
 
+/* Where the value ends; NULL: a quoted one that was cut. */
+static const char *value_end(const char *value)
+{
+    bool quoted = *value == '"';
+    size_t length = quoted;
+    while (value[length] && value[length] != (quoted ? '"' : ' '))
+        length += quoted && value[length] == '\\' && value[length + 1] ? 2 : 1;
+    return quoted && !value[length] ? NULL : value + length + quoted;
+}
+
+/* Whether JSON and every reader's double take the value as it is. */
+static bool is_number(const char *value, const char *end)
+{
+    enum { DIGITS_MAX = 15 };
+    static const char digits[] = "0123456789";
+    value += *value == '-';
+    size_t whole = strspn(value, digits);
+    size_t part = value[whole] == '.' ? strspn(value + whole + 1, digits) : 0;
+    size_t length = whole + (part > 0 ? 1 + part : 0);
+    return whole > 0 && (whole == 1 || *value != '0') && value + length == end &&
+           length <= DIGITS_MAX;
+}
+
+static bool is_among(const char *const *words, const char *text, size_t length)
+{
+    while (*words && (strlen(*words) != length || memcmp(*words, text, length) != 0))
+        words++;
+    return *words != NULL;
+}
+
+/* Whether the value stands in JSON without quotes. Values of some keys may look like a number in
+ * one line and not in another: they are always texts, so that a key has one type. */
+static bool is_bare(const char *key, size_t key_length, const char *value, const char *end)
+{
+    static const char *const text_keys[] = {"sku",     "request_id", "trace_id", "key",
+                                            "error",   "doing",      "holder",   "address",
+                                            "message", "file",       NULL};
+    static const char *const words[] = {"true", "false", NULL};
+    return !is_among(text_keys, key, key_length) &&
+           (is_number(value, end) || is_among(words, value, (size_t)(end - value)));
+}
+
+/* Copies a key or an unquoted value, whose characters all stand for themselves in JSON. */
+static char *put_plain(char *out, const char *text, size_t length, bool quotes)
+{
+    if (quotes)
+        *out++ = '"';
+    for (size_t i = 0; i < length; i++)
+        *out++ = is_control(text[i]) || strchr("\"\\", text[i]) || (text[i] & 0x80) ? '?' : text[i];
+    if (quotes)
+        *out++ = '"';
+    return out;
+}
+
+/* Writes the line as a JSON object. log_quote has written each value from outside as JSON takes it,
+ * so pairs become members as they are. A pair that was cut, or for which `out` has no room, is left
+ * out; `size` has room for the first pairs of every line. */
+static size_t write_json(const struct line *line, char *out, size_t size)
+{
+    enum { AROUND = sizeof ",\"\":\"\"" };
+    const char *at = line->text, *end = line->text + line->length;
+    char *to = out, *last = out + size - sizeof TRUNCATED_JSON;
+    bool cut = line->cut;
+    while (at < end) {
+        size_t key_length = strcspn(at, "=");
+        const char *value = at + key_length + (at[key_length] == '='), *stop = value_end(value);
+        if (!stop || (line->cut && stop == end) || stop - at + AROUND > last - to) {
+            cut = true;
+            break;
+        }
+        *to = to == out ? '{' : ',';
+        to++;
+        to = put_plain(to, at, key_length, true);
+        *to++ = ':';
+        if (*value == '"')
+            to = mempcpy(to, value, (size_t)(stop - value));
+        else
+            to =
+                put_plain(to, value, (size_t)(stop - value), !is_bare(at, key_length, value, stop));
+        at = stop + strspn(stop, " ");
+    }
+    to = stpcpy(to, cut ? TRUNCATED_JSON : "}");
+    return (size_t)(to - out);
+}
+
 /* One write, so that lines of several threads and processes do not mix. False when it is lost. */
 static bool line_write(const struct line *line)
 {
@@ -180,8 +267,7 @@ static bool line_write(const struct line *line)
         length = PRIORITY_LENGTH;
     }
     if (log_format == LOG_JSON)
-        length +=
-            log_json(line->text, line->length, line->cut, out + length, sizeof out - length - 1);
+        length += write_json(line, out + length, sizeof out - length - 1);
     else
         length += write_logfmt(line, out + length);
     out[length++] = '\n';
@@ -368,9 +454,23 @@ void log_flush(void)
 static bool is_plain(const char *value)
 {
     for (const char *at = value; *at; at++)
-        if (is_control(*at) || *at == ' ' || *at == '"' || *at == '=' || *at == '\\')
+        if (is_control(*at) || (*at & 0x80) || strchr(" \"=\\", *at))
             return false;
     return value[0] != '\0';
+}
+
+/* Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none (RFC 3629). */
+static size_t utf8_length(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t count = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+    bool surrogate = at[0] == 0xed && at[1] > 0x9f;
+    bool beyond = at[0] > 0xf4 || (at[0] == 0xf4 && at[1] > 0x8f);
+    for (size_t i = 1; i < count; i++)
+        if ((at[i] & 0xc0) != 0x80) /* also at the final NUL */
+            return 0;
+    return overlong || surrogate || beyond ? 0 : count;
 }
 
 /* The letter that stands for c behind a backslash; 0 when c stands for itself. */
@@ -399,17 +499,24 @@ const char *log_quote(const char *value, char *buffer, size_t size)
         return value;
     if (size < sizeof "\"\"")
         return "\"\"";
-    size_t length = 0;
+    size_t length = 0, taken;
     buffer[length++] = '"';
-    for (; *value; value++) {
-        /* A character is written with its backslash or not at all, and there is room for the
-         * closing quote: a cut value is still well formed. */
+    for (; *value; value += taken) {
         char escape = escape_of(*value);
-        if (length + (escape ? 2 : 1) + sizeof "\"" > size)
+        const char escaped[] = {'\\', escape};
+        size_t known = utf8_length(value);
+        const char *text = escape               ? escaped
+                           : known == 0         ? NO_CHARACTER
+                           : is_control(*value) ? "?"
+                                                : value;
+        size_t count = escape ? sizeof escaped : known == 0 ? strlen(NO_CHARACTER) : known;
+        /* A character is written whole or not at all, and there is room for the closing quote: a
+         * cut value is still well formed. */
+        if (length + count + sizeof "\"" > size)
             break;
-        if (escape)
-            buffer[length++] = '\\';
-        buffer[length++] = escape ? escape : is_control(*value) ? '?' : *value;
+        memcpy(buffer + length, text, count);
+        length += count;
+        taken = known > 0 ? known : 1;
     }
     buffer[length++] = '"';
     buffer[length] = '\0';
