@@ -140,7 +140,7 @@ headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -407,11 +407,14 @@ $(gen)/openapi.h: service/openapi.json
 	$(Q){ $(call made_of,$<); \
 	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
 
+# The pages' curves are drawn by dygraphs, of Debian's libjs-dygraphs (2.2.1 in Debian 12).
+DYGRAPHS ?= /usr/share/javascript/dygraphs
+
 # Without the mark of trigraphs, ??; service/web/demo.html becomes web_demo_html and web_demo_html_etag; names are without their folders.
-$(gen)/web_files.h: $(sort $(wildcard $(foreach k,html css js svg,service/web/*.$k service/web/*/*.$k)))
+$(gen)/web_files.h: $(sort $(wildcard $(foreach k,html css js svg,service/web/*.$k))) $(DYGRAPHS)/dygraph.min.js
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the pages in service/web/); set -e; for f in $^; do \
+	$(Q){ $(call made_of,the pages in service/web/ and dygraphs); set -e; for f in $^; do \
 	    n=web_$$(basename $$f | tr -c 'A-Za-z0-9\n' _); \
 	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
 	    echo "static const char $${n}_etag[] = \"\\\"$$(sha1sum <$$f | cut -c 1-16)\\\"\";"; \
@@ -454,11 +457,6 @@ test-alerts:
 # What test/browser/package-lock.json names, from npm's registry.
 browser-modules:
 	@npm ci --prefix test/browser --ignore-scripts --no-audit --no-fund --loglevel=error
-
-# The pages' charts: a copy of npm's package, so that a build needs neither npm nor a network.
-web-vendor: browser-modules
-	cp test/browser/node_modules/uplot/LICENSE service/web/uplot/
-	cp $(addprefix test/browser/node_modules/uplot/dist/,uPlot.iife.min.js uPlot.min.css) service/web/uplot/
 
 check:
 	@deploy/packages test

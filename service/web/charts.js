@@ -1,9 +1,13 @@
-// Curves of the last five minutes, drawn by uPlot, which a script before this one has loaded.
+// Curves of the last five minutes, drawn by dygraphs, which a script before this one has loaded.
 import { clock } from "./format.js";
+
+const { Dygraph } = globalThis;
+// Its legend would style elements in a way that the policy of the page forbids.
+Dygraph.PLUGINS = [Dygraph.Plugins.Axes, Dygraph.Plugins.Grid];
 
 const SPAN_S = 300;
 const SPAN_LEAST_S = 60; // of a page that was opened just now
-const FONT = "12px system-ui, sans-serif";
+const FONT_SIZE = 12;
 const SERIES = {
   rates: [
     { field: "accepted", label: "accepted", width: 2, filled: true },
@@ -27,35 +31,40 @@ function colour(name) {
   return color;
 }
 
-const translucent = (color) => color.replace("rgb(", "rgba(").replace(")", ", 0.12)");
-
-function lineOf({ field, label, width, dash, filled }) {
-  const stroke = colour(field);
-  return { label, width, dash, stroke, fill: filled ? translucent(stroke) : undefined,
-    points: { show: false } };
+function seriesOf(lines) {
+  return Object.fromEntries(lines.map(({ field, label, width, dash, filled }) => [label,
+    { color: colour(field), strokeWidth: width, strokePattern: dash ?? null, fillGraph: filled }]));
 }
 
 // From zero on, so that a small change never looks like a large one; with a floor for a calm night.
-const fromZero = (chart, least, most) => [0, Math.max(1, (most ?? 0) * 1.1)];
+function fromZero(columns) {
+  const most = columns.flat().reduce((largest, value) => Math.max(largest, value ?? 0), 0);
+  return [0, Math.max(1, most * 1.1)];
+}
 
 // The curves of a new page fill a minute at first, then more.
-function lastMinutes(chart, first, last) {
-  const span = Math.min(SPAN_S, Math.max(SPAN_LEAST_S, (last ?? 0) - (first ?? 0)));
-  return [(last ?? span) - span, last ?? span];
+function lastMinutes(times) {
+  const last = times.at(-1) ?? SPAN_S;
+  const span = Math.min(SPAN_S, Math.max(SPAN_LEAST_S, last - (times[0] ?? last)));
+  return [(last - span) * 1000, last * 1000];
 }
 
 const shortCount = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
 
-function axes() {
-  const ink = { stroke: colour("axis"), font: FONT, ticks: { show: false } };
-  const grid = { stroke: colour("grid"), width: 1 };
-  return [
-    { ...ink, grid: { show: false }, space: 70, size: 26,
-      values: (chart, times) => times.map((time) => clock(time * 1000)) },
-    { ...ink, grid, space: 34, size: 46,
-      values: (chart, values) => values.map(shortCount) },
-  ];
+const AXES = {
+  x: { drawGrid: false, pixelsPerLabel: 70, axisLabelFormatter: (date) => clock(date.getTime()) },
+  y: { pixelsPerLabel: 34, axisLabelWidth: 40, axisLabelFormatter: shortCount },
+};
+
+// dygraphs draws no chart without a row.
+function rowsOf([times, ...columns]) {
+  if (times.length === 0) {
+    return [[new Date(0), ...columns.map(() => null)]];
+  }
+  return times.map((time, at) => [new Date(time * 1000), ...columns.map((column) => column[at])]);
 }
+
+const shown = new Set(); // all charts: the pointer in one marks its second in each
 
 // One chart in `parent`. onHover(index or null) tells which second the pointer is at.
 export class Chart {
@@ -64,32 +73,52 @@ export class Chart {
     this.fields = this.lines.map(({ field }) => field);
     this.data = [[], ...this.fields.map(() => [])];
     this.draw();
-    new ResizeObserver(() => this.plot.setSize(this.size())).observe(parent);
+    shown.add(this);
+    new ResizeObserver(() => this.plot.resize()).observe(parent);
   }
 
-  size() {
-    return { width: Math.max(200, this.parent.clientWidth),
-      height: Math.max(120, this.parent.clientHeight) };
+  content() {
+    const [times, ...columns] = this.data;
+    return { file: rowsOf(this.data), dateWindow: lastMinutes(times),
+      valueRange: fromZero(columns) };
   }
 
   // Also when the theme has changed: a canvas does not follow the style sheet.
   draw() {
     this.plot?.destroy();
-    this.plot = new globalThis.uPlot({
-      ...this.size(),
-      padding: [8, 28, 0, 0],
-      legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, sync: { key: "seconds" } },
-      scales: { x: { time: true, range: lastMinutes }, y: { range: fromZero } },
-      series: [{}, ...this.lines.map(lineOf)],
-      axes: axes(),
-      hooks: { setCursor: [({ cursor }) => this.onHover(cursor.idx ?? null)] },
-    }, this.data, this.parent);
+    const { file, ...ranges } = this.content();
+    this.plot = new Dygraph(this.parent, file, {
+      ...ranges,
+      labels: ["time", ...this.lines.map(({ label }) => label)],
+      labelsUTC: true,
+      legend: "never",
+      series: seriesOf(this.lines),
+      axes: AXES,
+      axisLabelFontSize: FONT_SIZE,
+      axisLineColor: "transparent",
+      gridLineColor: colour("grid"),
+      fillAlpha: 0.12,
+      rightGap: 28,
+      interactionModel: {},
+      highlightCallback: (event, time, points, index) => this.hover(index),
+      unhighlightCallback: () => this.hover(null),
+    });
+  }
+
+  hover(index) {
+    for (const { plot } of [...shown].filter((chart) => chart !== this)) {
+      if (index === null) {
+        plot.clearSelection();
+      } else {
+        plot.setSelection(index);
+      }
+    }
+    this.onHover(index);
   }
 
   update(data, summary) {
     this.data = data;
-    this.plot.setData(data);
+    this.plot.updateOptions(this.content());
     if (this.parent.getAttribute("aria-label") !== summary) {
       this.parent.setAttribute("aria-label", summary);
     }

@@ -101,7 +101,7 @@ def test_rush_moves_figures_bars_and_curves(chrome, stack, spawn, load):
     page.wait(text_has(f"{card('demo')} .pace", "sold out in"))
     page.wait(f"{number('#figures [data-name=p99_ms] .value')} > 0")
     page.wait("/accepted [1-9]/.test(document.querySelector('#rates').ariaLabel)")
-    page.wait("document.querySelectorAll('.chart canvas').length === 2")
+    page.wait("document.querySelectorAll('.chart:has(canvas)').length === 2")
     running.stop()
     page.wait(f"{number(ACCEPTED)} === 0")
     wait_until(lambda: page.eval(number(LEFT)) == daemon.stock()["available"], "what is left")

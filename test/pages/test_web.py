@@ -11,9 +11,7 @@ FILES = {"/dashboard": ("dashboard.html", "text/html"),
          "/dashboard/dashboard.css": ("dashboard.css", "text/css"),
          "/dashboard/dashboard.js": ("dashboard.js", "text/javascript"),
          "/dashboard/feed.js": ("feed.js", "text/javascript"),
-         "/dashboard/icon.svg": ("icon.svg", "image/svg+xml"),
-         "/dashboard/uplot.css": ("uplot/uPlot.min.css", "text/css"),
-         "/dashboard/uplot.js": ("uplot/uPlot.iife.min.js", "text/javascript")}
+         "/dashboard/icon.svg": ("icon.svg", "image/svg+xml")}
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -27,6 +25,12 @@ def test_file_is_served_as_it_is(daemon, path):
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Referrer-Policy"] == "same-origin"
     assert daemon.request("HEAD", path).headers["Content-Length"] == str(len(answer.body))
+
+
+def test_library_of_the_curves_is_served(daemon):
+    answer = daemon.get("/dashboard/dygraph.js")
+    assert answer.status == 200
+    assert b"danvk/dygraphs" in answer.body.split(b"\n", 1)[0]
 
 
 def test_every_module_that_a_page_imports_is_served(daemon):
