@@ -12,7 +12,7 @@ NAME = re.compile(r'"([a-z_]+)"')
 # Events whose names are in a table.
 TABLES = {"service/request/call_kind.c": re.compile(r'"([a-z]+_failed)"'),
           "service/workers/health.c": re.compile(r'\.(?:up|down) = "([a-z_]+)"'),
-          "service/calls/process.c": re.compile(r'refuse_late\(request, "([a-z_]+)"'),
+          "service/calls/daemon.c": re.compile(r'refuse_late\(request, "([a-z_]+)"'),
           "service/log/log.c": re.compile(r'LOG_WARN, "(log_lines_dropped)"')}
 RESULTS = {"info", "warn"}
 

@@ -1,5 +1,5 @@
 /* GET /admin/audit and GET /admin/audit/{sku}: what an audit compares. */
-#include "service/calls/audit.h"
+#include "service/calls/calls.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -9,73 +9,12 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "service/calls/call.h"
 #include "service/request/faults.h"
 #include "service/request/order_id.h"
-#include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
+#include "sql/sales/sales.h"
 #include "stock/sales/sales.h"
-
-/* ---- the query ---- */
-
-static bool read_sku(struct request_call *asked, const char *value)
-{
-    return identifier_copy(value, strlen(value), asked->filter.sku);
-}
-
-static bool read_after(struct request_call *asked, const char *value)
-{
-    return order_id_parse(value, &asked->after);
-}
-
-static bool read_user(struct request_call *asked, const char *value)
-{
-    return user_id_copy(value, strlen(value), asked->filter.user_id);
-}
-
-struct parameter {
-    const char *name;
-    bool (*read)(struct request_call *asked, const char *value);
-    const char *detail;
-};
-enum { PARAMETER_COUNT = 2 };
-
-static const struct parameter of_orders[PARAMETER_COUNT] = {
-    {"after", read_after, "after must be an order id, as next gives it."},
-    {"sku", read_sku, "sku must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"},
-};
-static const struct parameter of_sale[PARAMETER_COUNT] = {
-    {"after", read_user, "after must be a user id, as next gives it."},
-};
-
-static const struct parameter *find(const struct parameter known[PARAMETER_COUNT], const char *name)
-{
-    for (size_t i = 0; i < PARAMETER_COUNT; i++)
-        if (known[i].name && strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-/* NULL, or what is wrong with the query. */
-static const char *read_query(struct request_call *asked, const struct call *call,
-                              const struct parameter known[PARAMETER_COUNT])
-{
-    bool seen[PARAMETER_COUNT] = {false};
-    asked->filter = (struct ledger_filter){.sku = ""};
-    asked->after = 0;
-    if (call->parameter_count > PARAMETERS_MAX)
-        return "There are too many query parameters.";
-    for (size_t i = 0; i < call->parameter_count; i++) {
-        const struct parameter *parameter = find(known, call->parameters[i].name);
-        if (!parameter)
-            return "There is a query parameter that this call does not take.";
-        if (seen[parameter - known])
-            return "A query parameter comes twice.";
-        seen[parameter - known] = true;
-        if (!parameter->read(asked, call->parameters[i].value))
-            return parameter->detail;
-    }
-    return NULL;
-}
 
 /* A number that JavaScript would round. */
 static json_t *long_number(uint64_t number)
@@ -163,12 +102,6 @@ static void audit_orders(struct call_worker *worker, struct request *request)
     json_decref(sales);
 }
 
-static void work_orders(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        audit_orders(worker, requests[i]);
-}
-
 /* ---- a sale ---- */
 
 static json_t *segment_json(const struct ledger_segment *row, const struct stock_cached *cached)
@@ -237,30 +170,29 @@ static void audit_sale(struct call_worker *worker, struct request *request)
     free(audit);
 }
 
-static void work_sale(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        audit_sale(worker, requests[i]);
-}
-
 /* ---- the handlers ---- */
 
-enum call_start call_audit_orders(struct service *service, struct request *request,
-                                  const struct call *call)
+static const char other_parameter[] = "There is a query parameter that this call does not take.";
+
+enum call_start call_audit_orders(struct request *request, const struct call *call)
 {
-    (void)service;
-    const char *detail = read_query(&request->call, call, of_orders);
-    return detail ? call_refuse(request, detail) : call_send(request, work_orders, false);
+    static const struct call_query known[QUERY_MAX] = {
+        {"after", call_query_after, "after must be an order id, as next gives it."},
+        {"sku", call_query_sku, CALL_SKU_DETAIL},
+    };
+    const char *detail = call_read_query(&request->call, call, known, other_parameter);
+    return detail ? call_refuse(request, detail) : call_send_one(request, audit_orders, false);
 }
 
-enum call_start call_audit_sale(struct service *service, struct request *request,
-                                const struct call *call)
+enum call_start call_audit_sale(struct request *request, const struct call *call)
 {
-    (void)service;
-    const char *detail = read_query(&request->call, call, of_sale);
+    static const struct call_query known[QUERY_MAX] = {
+        {"after", call_query_user, "after must be a user id, as next gives it."},
+    };
+    const char *detail = call_read_query(&request->call, call, known, other_parameter);
     if (detail)
         return call_refuse(request, detail);
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    return call_send(request, work_sale, false);
+    return call_send_one(request, audit_sale, false);
 }

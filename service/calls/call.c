@@ -1,12 +1,15 @@
 /* What calls have in common: reading their parts, and refusing them. */
 #include "service/calls/call.h"
 
-#include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "service/live/admin_actions.h"
+#include "service/request/order_id.h"
 
 enum call_start call_refuse(struct request *request, const char *detail)
 {
@@ -26,6 +29,18 @@ enum call_start call_send(struct request *request, call_work *work, bool changes
     return START_TO_CALL_WORKER;
 }
 
+static void work_each(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        requests[i]->call.work_one(worker, requests[i]);
+}
+
+enum call_start call_send_one(struct request *request, call_work_one *work, bool changes)
+{
+    request->call.work_one = work;
+    return call_send(request, work_each, changes);
+}
+
 const char *call_read_key(const struct call *call, char *key_out)
 {
     key_out[0] = '\0';
@@ -42,7 +57,7 @@ bool call_read_sku(struct request *request, const struct call *call)
     return false;
 }
 
-struct json_t *call_read_object(struct request *request, const struct call *call)
+json_t *call_read_object(struct request *request, const struct call *call)
 {
     json_error_t error;
     const char *detail = NULL;
@@ -72,6 +87,24 @@ void call_answer_no_order(const struct service *service, struct request *request
                   pod == service->config.pod ? NULL : detail);
 }
 
+void call_note_action(struct service *service, const struct request *request, const char *action,
+                      const char *format, ...)
+{
+    char detail[320];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(detail, sizeof detail, format, arguments);
+    va_end(arguments);
+    const struct admin_action noted = {
+        .action = action,
+        .sku = request->call.sku,
+        .detail = detail,
+        .address = call_address(request),
+        .status = request->answer.status,
+    };
+    admin_actions_note(service->admin_actions, &noted);
+}
+
 int call_lock_wait_ms(const struct call_worker *worker, const struct request *request)
 {
     enum { EXTRA_MS = 2000 }; /* to recover its segment, and for other calls that wait as well */
@@ -81,4 +114,74 @@ int call_lock_wait_ms(const struct call_worker *worker, const struct request *re
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
     int64_t left_ms = (most_ms < bound_ms ? most_ms : bound_ms) - passed_ms;
     return left_ms > 0 ? (int)left_ms : 0;
+}
+
+bool call_read_number(const json_t *object, const char *name, json_int_t min, json_int_t max,
+                      uint32_t *out)
+{
+    const json_t *value = json_object_get(object, name);
+    json_int_t number = json_integer_value(value);
+    *out = (uint32_t)number;
+    return json_is_integer(value) && number >= min && number <= max;
+}
+
+/* ---- queries ---- */
+
+bool call_query_after(struct request_call *asked, const char *value)
+{
+    return order_id_parse(value, &asked->after);
+}
+
+bool call_query_sku(struct request_call *asked, const char *value)
+{
+    return identifier_copy(value, strlen(value), asked->filter.sku);
+}
+
+bool call_query_user(struct request_call *asked, const char *value)
+{
+    return user_id_copy(value, strlen(value), asked->filter.user_id);
+}
+
+bool call_query_limit(struct request_call *asked, const char *value)
+{
+    enum { LIMIT_MAX = 1000 };
+    size_t length = strlen(value);
+    bool number = length > 0 && length <= 4 && strspn(value, "0123456789") == length;
+    long limit = number ? strtol(value, NULL, 10) : 0;
+    asked->limit = (uint32_t)limit;
+    return limit >= 1 && limit <= LIMIT_MAX;
+}
+
+static const struct call_query *find_query(const struct call_query known[QUERY_MAX],
+                                           const char *name)
+{
+    for (size_t i = 0; i < QUERY_MAX && known[i].name; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+const char *call_read_query(struct request_call *asked, const struct call *call,
+                            const struct call_query known[QUERY_MAX], const char *other)
+{
+    enum { LIMIT = 100 }; /* rows on a page unless the client says otherwise */
+    bool seen[QUERY_MAX] = {false};
+    asked->filter = (struct ledger_filter){.sku = ""};
+    asked->sku[0] = '\0';
+    asked->after = 0;
+    asked->limit = LIMIT;
+    if (call->parameter_count > PARAMETERS_MAX)
+        return "There are too many query parameters.";
+    for (size_t i = 0; i < call->parameter_count; i++) {
+        const struct call_parameter *given = &call->parameters[i];
+        const struct call_query *query = find_query(known, given->name);
+        if (!query)
+            return other;
+        if (seen[query - known])
+            return "A query parameter comes twice.";
+        seen[query - known] = true;
+        if (!query->read(asked, given->value))
+            return query->detail;
+    }
+    return NULL;
 }

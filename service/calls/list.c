@@ -1,32 +1,24 @@
-/* GET /user/{user_id}/orders and GET /admin/orders: who bought, page by page. */
-#include "service/calls/list.h"
+/* GET /user/{user_id}/orders, GET /admin/orders and GET /admin/sales: lists, page by page. */
+#include "service/calls/calls.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "base/identifier.h"
+#include "base/text.h"
+#include "service/calls/call.h"
+#include "service/calls/sale_settings.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
-#include "service/request/unescape.h"
 #include "service/request/order_id.h"
+#include "service/request/unescape.h"
 
-enum {
-    LIMIT = 100, /* orders on a page unless the client says otherwise */
-    LIMIT_MAX = 1000,
-    FETCH_MS_MAX = 200, /* how long a page may look for orders that the filter lets through */
-};
-
-enum { PARAMETERS = 4 }; /* of a query */
+enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */
 
 /* ---- what is asked for ---- */
-
-static bool read_sku(struct request_call *asked, const char *value)
-{
-    return identifier_copy(value, strlen(value), asked->filter.sku);
-}
 
 static bool read_status(struct request_call *asked, const char *value)
 {
@@ -39,59 +31,18 @@ static bool read_status(struct request_call *asked, const char *value)
     return false;
 }
 
-static bool read_after(struct request_call *asked, const char *value)
-{
-    return order_id_parse(value, &asked->after);
-}
+#define LIMIT_DETAIL "limit must be a whole number from 1 to 1000."
 
-static bool read_limit(struct request_call *asked, const char *value)
-{
-    size_t length = strlen(value);
-    bool number = length > 0 && length <= 4 && strspn(value, "0123456789") == length;
-    long limit = number ? strtol(value, NULL, 10) : 0;
-    asked->limit = (uint32_t)limit;
-    return limit >= 1 && limit <= LIMIT_MAX;
-}
-
-static const struct {
-    const char *name;
-    bool (*read)(struct request_call *asked, const char *value);
-    const char *detail;
-} parameters[PARAMETERS] = {
-    {"sku", read_sku, "sku must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"},
-    {"status", read_status, "status must be reserved, paid, cancelled or expired."},
-    {"after", read_after, "after must be an order id, as next gives it."},
-    {"limit", read_limit, "limit must be a whole number from 1 to 1000."},
-};
-
-/* Reads one parameter. NULL, or what is wrong with it. */
-static const char *read_one(struct request_call *asked, const struct call_parameter *given,
-                            bool *seen)
-{
-    for (size_t i = 0; i < PARAMETERS; i++) {
-        if (strcmp(parameters[i].name, given->name) != 0)
-            continue;
-        if (seen[i])
-            return "A query parameter comes twice.";
-        seen[i] = true;
-        return parameters[i].read(asked, given->value) ? NULL : parameters[i].detail;
-    }
-    return "There is a query parameter other than sku, status, after and limit.";
-}
-
-/* Fills in filter, after and limit. NULL, or what is wrong with the query. */
 static const char *read_query(struct request_call *asked, const struct call *call)
 {
-    bool seen[PARAMETERS] = {false};
-    const char *detail = NULL;
-    asked->filter = (struct ledger_filter){.sku = ""};
-    asked->after = 0;
-    asked->limit = LIMIT;
-    if (call->parameter_count > PARAMETERS_MAX)
-        return "There are too many query parameters.";
-    for (size_t i = 0; i < call->parameter_count && !detail; i++)
-        detail = read_one(asked, &call->parameters[i], seen);
-    return detail;
+    static const struct call_query known[QUERY_MAX] = {
+        {"sku", call_query_sku, CALL_SKU_DETAIL},
+        {"status", read_status, "status must be reserved, paid, cancelled or expired."},
+        {"after", call_query_after, "after must be an order id, as next gives it."},
+        {"limit", call_query_limit, LIMIT_DETAIL},
+    };
+    return call_read_query(asked, call, known,
+                           "There is a query parameter other than sku, status, after and limit.");
 }
 
 /* ---- one page from the ledger ---- */
@@ -191,12 +142,6 @@ static void page(struct call_worker *worker, struct request *request)
     free(orders);
 }
 
-static void work_page(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        page(worker, requests[i]);
-}
-
 /* The {user_id} of the path; a slash in it is encoded. */
 static bool read_user(struct request_call *asked, const char *tail)
 {
@@ -209,21 +154,64 @@ static bool read_user(struct request_call *asked, const char *tail)
     return user_id_copy(user_id, length, asked->filter.user_id);
 }
 
-enum call_start call_list_user(struct service *service, struct request *request,
-                               const struct call *call)
+enum call_start call_list_user(struct request *request, const struct call *call)
 {
-    (void)service;
     struct request_call *asked = &request->call;
     const char *detail = read_query(asked, call);
     if (!detail && !read_user(asked, call->tail))
         detail = "The user_id in the path must be " USER_ID_FORM ", and percent-encoded.";
-    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
+    return detail ? call_refuse(request, detail) : call_send_one(request, page, false);
 }
 
-enum call_start call_list_all(struct service *service, struct request *request,
-                              const struct call *call)
+enum call_start call_list_all(struct request *request, const struct call *call)
 {
-    (void)service;
     const char *detail = read_query(&request->call, call);
-    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
+    return detail ? call_refuse(request, detail) : call_send_one(request, page, false);
+}
+
+/* ---- sales ---- */
+
+/* The sku that the page goes on after. */
+static bool read_sales_after(struct request_call *asked, const char *value)
+{
+    return identifier_copy(value, strlen(value), asked->sku);
+}
+
+static json_t *page_json(const struct ledger_sale *sales, size_t count, bool full)
+{
+    json_t *list = json_array();
+    if (!list)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, sale_json(&sales[i]));
+    json_t *page = json_pack("{s:o}", "sales", list);
+    if (full)
+        json_object_set_new(page, "next", json_string(sales[count - 1].sku));
+    return page;
+}
+
+static void list(struct call_worker *worker, struct request *request)
+{
+    const struct request_call *asked = &request->call;
+    size_t count = 0;
+    struct ledger_sale *sales = calloc(asked->limit, sizeof *sales);
+    if (!sales)
+        abort();
+    if (ledger_sale_list(stock_ledger(worker->stock), asked->sku, asked->limit, sales, &count) ==
+        LEDGER_OK)
+        answer_json(&request->answer, 200, page_json(sales, count, count == asked->limit));
+    else
+        answer_problem(&request->answer, faults_problem(worker->stock));
+    free(sales);
+}
+
+enum call_start call_sale_list(struct request *request, const struct call *call)
+{
+    static const struct call_query known[QUERY_MAX] = {
+        {"after", read_sales_after, "after must be a sku, as next gives it."},
+        {"limit", call_query_limit, LIMIT_DETAIL},
+    };
+    const char *detail = call_read_query(&request->call, call, known,
+                                         "There is a query parameter other than after and limit.");
+    return detail ? call_refuse(request, detail) : call_send_one(request, list, false);
 }

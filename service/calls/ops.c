@@ -1,23 +1,26 @@
-/* /healthz, /servingz, /readyz, /metrics and /openapi.json: for the operators of the service. */
-#include "service/calls/ops.h"
+/* /healthz, /servingz, /readyz, /metrics and the figures of the live page: what the operators of the
+ * service look at. */
+#include "service/calls/calls.h"
 
 #include <assert.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "openapi.h"
+#include "service/calls/call.h"
+#include "service/live/admin_actions.h"
 #include "service/live/gauges.h"
-#include "service/request/prepared.h"
+#include "service/live/live_page.h"
 #include "service/metrics/metrics.h"
+#include "service/request/faults.h"
+#include "service/request/prepared.h"
 #include "service/workers/health.h"
 
-enum call_start call_ops_healthz(struct service *service, struct request *request,
-                                 const struct call *call)
+enum call_start call_ops_healthz(struct request *request, const struct call *call)
 {
-    (void)service;
     (void)call;
     answer_json(&request->answer, 200, json_pack("{s:s}", "status", "alive"));
     return START_ANSWERED;
@@ -32,31 +35,28 @@ static void answer_ready(struct request *request, bool ready, json_t *body)
 /* why_not_ready: a ledger or Redis that stands still makes all daemons unready at once. A balancer
  * that then took all of them away would refuse what the daemons can still do: answer from memory,
  * let an order wait for its deadline, and say what is down. */
-enum call_start call_ops_servingz(struct service *service, struct request *request,
-                                  const struct call *call)
+enum call_start call_ops_servingz(struct request *request, const struct call *call)
 {
-    (void)call;
-    bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
-    bool serving = !draining && atomic_load(&service->prepared);
+    bool draining = atomic_load(&call->service->phase) != SERVICE_SERVES;
+    bool serving = !draining && atomic_load(&call->service->prepared);
     const char *status = draining ? "draining" : serving ? "serving" : "starting";
     answer_ready(request, serving, json_pack("{s:s}", "status", status));
     return START_ANSWERED;
 }
 
 /* From memory: neither a queue nor a hanging server keeps the answer waiting. */
-enum call_start call_ops_readyz(struct service *service, struct request *request,
-                                const struct call *call)
+enum call_start call_ops_readyz(struct request *request, const struct call *call)
 {
-    enum health_state redis = health_redis(service->health, call->now_ns);
-    enum health_state ledger = health_ledger(service->health, call->now_ns);
-    bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
-    bool ready = !draining && health_ready(service->health, call->now_ns);
+    enum health_state redis = health_redis(call->service->health, call->now_ns);
+    enum health_state ledger = health_ledger(call->service->health, call->now_ns);
+    bool draining = atomic_load(&call->service->phase) != SERVICE_SERVES;
+    bool ready = !draining && health_ready(call->service->health, call->now_ns);
     json_t *body = json_pack("{s:s,s:s,s:s}", "status",
                              draining ? "draining"
                              : ready  ? "ready"
                                       : "unavailable",
                              "redis", health_word(redis), "ledger", health_word(ledger));
-    if (!health_durable(service->health))
+    if (!health_durable(call->service->health))
         json_object_set_new(body, "ledger_durable", json_false());
     answer_ready(request, ready, body);
     return START_ANSWERED;
@@ -117,12 +117,11 @@ static void keep_metrics_page(struct prepared *page)
     prepared_release(&before);
 }
 
-enum call_start call_ops_metrics(struct service *service, struct request *request,
-                                 const struct call *call)
+enum call_start call_ops_metrics(struct request *request, const struct call *call)
 {
     struct prepared *page = find_metrics_page(call->now_ns);
     if (!page) {
-        page = make_metrics_page(service, call->now_ns);
+        page = make_metrics_page(call->service, call->now_ns);
         keep_metrics_page(page);
     }
     answer_prepared(&request->answer, page);
@@ -142,12 +141,35 @@ static void prepare_openapi(void)
     openapi = prepared_new("application/json", "no-cache", text, sizeof openapi_json - 1);
 }
 
-enum call_start call_ops_openapi(struct service *service, struct request *request,
-                                 const struct call *call)
+enum call_start call_ops_openapi(struct request *request, const struct call *call)
 {
-    (void)service;
     (void)call;
     pthread_once(&openapi_once, prepare_openapi);
     answer_prepared(&request->answer, prepared_hold(openapi));
     return START_ANSWERED;
+}
+
+enum call_start call_live_get(struct request *request, const struct call *call)
+{
+    struct prepared *text = live_page_get(call->service->live_page);
+    if (text)
+        answer_prepared(&request->answer, text);
+    else
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE); /* the daemon has just begun */
+    return START_ANSWERED;
+}
+
+static void list_actions(struct call_worker *worker, struct request *request)
+{
+    json_t *list = admin_actions_list(worker->service->admin_actions, stock_redis(worker->stock));
+    if (list)
+        answer_json(&request->answer, 200, json_pack("{s:o}", "actions", list));
+    else
+        answer_problem(&request->answer, faults_problem(worker->stock));
+}
+
+enum call_start call_live_actions(struct request *request, const struct call *call)
+{
+    (void)call;
+    return call_send_one(request, list_actions, false);
 }

@@ -4,7 +4,7 @@
  * escapes, no signs, the three fields once each, in any order), as every order pays for it. The
  * scanner accepts only what is certainly right; everything else, wrong or merely unusual, is
  * decided by jansson. */
-#include "service/calls/order.h"
+#include "service/calls/calls.h"
 
 #include <assert.h>
 #include <jansson.h>
@@ -12,8 +12,9 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "service/request/order_answer.h"
+#include "service/calls/call.h"
 #include "service/metrics/metrics.h"
+#include "service/request/order_answer.h"
 
 /* ---- the body, see why_two_readers ---- */
 
@@ -189,8 +190,7 @@ static bool refuse_at_once(struct service *service, struct request *request, int
     return true;
 }
 
-enum call_start call_order_post(struct service *service, struct request *request,
-                                const struct call *call)
+enum call_start call_order_post(struct request *request, const struct call *call)
 {
     struct stock_order *order = &request->order;
     const char *detail = NULL;
@@ -200,13 +200,14 @@ enum call_start call_order_post(struct service *service, struct request *request
         detail = call_read_key(call, order->key);
     if (detail)
         return call_refuse(request, detail);
-    if (!atomic_load(&service->prepared)) {
+    if (!atomic_load(&call->service->prepared)) {
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
-                      "The service is starting and has not prepared the ledger; nothing was done.");
+        answer_detail(
+            &request->answer, PROBLEM_UNAVAILABLE,
+            "The call->service is starting and has not prepared the ledger; nothing was done.");
         return START_ANSWERED;
     }
-    if (refuse_at_once(service, request, call->now_ns))
+    if (refuse_at_once(call->service, request, call->now_ns))
         return START_ANSWERED;
     return START_TO_ORDER_WORKER;
 }

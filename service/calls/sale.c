@@ -1,6 +1,6 @@
 /* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sale/{sku} and
  * /admin/reconcile. */
-#include "service/calls/sale.h"
+#include "service/calls/calls.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/live.h"
+#include "service/calls/call.h"
 #include "service/calls/sale_settings.h"
-#include "service/request/faults.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
+#include "service/request/faults.h"
 #include "service/request/stock_snapshot.h"
 #include "stock/sales/sales.h"
 
@@ -29,16 +29,6 @@ static json_t *read_sale(struct request *request, const struct call *call)
     call_refuse(request, "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
     json_decref(object);
     return NULL;
-}
-
-/* Reads a whole number from 1 to `max`; false when there is no such member, or another value. */
-static bool read_number(const json_t *object, const char *name, json_int_t max, uint32_t *out)
-{
-    const json_t *value = json_object_get(object, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > max)
-        return false;
-    *out = (uint32_t)json_integer_value(value);
-    return true;
 }
 
 /* Answers a call that was not carried out, or that may not have been. */
@@ -157,9 +147,9 @@ static void note_reset(const struct call_worker *worker, const struct request *r
               "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s%s",
               call->sku, call->total, call->segments, settings, call->end_round, result,
               done ? sale->round : 0, call_address(request), TRACE_LOG(&request->trace));
-    call_live_note(worker->service, request, "reset", "total=%u segments=%u%s%s result=%s round=%u",
-                   call->total, call->segments, settings, call->end_round ? " end_round=true" : "",
-                   result, sale->round);
+    call_note_action(worker->service, request, "reset",
+                     "total=%u segments=%u%s%s result=%s round=%u", call->total, call->segments,
+                     settings, call->end_round ? " end_round=true" : "", result, sale->round);
 }
 
 static void reset(struct call_worker *worker, struct request *request)
@@ -195,12 +185,6 @@ static void reset(struct call_worker *worker, struct request *request)
     note_reset(worker, request, result_name(result), &sale);
 }
 
-static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        reset(worker, requests[i]);
-}
-
 /* Reads the conditions of a reset. NULL, or what is wrong with them. */
 static const char *read_conditions(const json_t *object, struct request_call *reset)
 {
@@ -229,17 +213,15 @@ static const char *read_reset(const json_t *object, struct request_call *reset)
         detail = read_conditions(object, reset);
     if (detail)
         return detail;
-    if (!read_number(object, "total", STOCK_TOTAL_MAX, &reset->total))
+    if (!call_read_number(object, "total", 1, STOCK_TOTAL_MAX, &reset->total))
         return "total must be a whole number from 1 to 10000000.";
-    if (!read_number(object, "segments", LEDGER_SEGMENTS_MAX, &reset->segments))
+    if (!call_read_number(object, "segments", 1, LEDGER_SEGMENTS_MAX, &reset->segments))
         return "segments must be a whole number from 1 to 1024.";
     return reset->segments > reset->total ? "There cannot be more segments than units." : NULL;
 }
 
-enum call_start call_sale_reset(struct service *service, struct request *request,
-                                const struct call *call)
+enum call_start call_sale_reset(struct request *request, const struct call *call)
 {
-    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
@@ -249,7 +231,7 @@ enum call_start call_sale_reset(struct service *service, struct request *request
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    return call_send(request, work_reset, true);
+    return call_send_one(request, reset, true);
 }
 
 /* ---- restock ---- */
@@ -276,34 +258,26 @@ static void restock(struct call_worker *worker, struct request *request)
                       "This Idempotency-Key belongs to an earlier round of this sale.");
     else
         answer_failure(worker, request, result);
-    call_live_note(worker->service, request, "restock", "units=%u result=%s", request->call.total,
-                   result_name(result));
+    call_note_action(worker->service, request, "restock", "units=%u result=%s", request->call.total,
+                     result_name(result));
 }
 
-static void work_restock(struct call_worker *worker, struct request **requests, size_t count)
+enum call_start call_sale_restock(struct request *request, const struct call *call)
 {
-    for (size_t i = 0; i < count; i++)
-        restock(worker, requests[i]);
-}
-
-enum call_start call_sale_restock(struct service *service, struct request *request,
-                                  const struct call *call)
-{
-    (void)service;
     json_t *object = read_sale(request, call);
     const char *detail = NULL;
     if (!object)
         return START_ANSWERED;
     if (json_object_size(object) > 2)
         detail = "There is a field other than sku and units.";
-    else if (!read_number(object, "units", STOCK_TOTAL_MAX, &request->call.total))
+    else if (!call_read_number(object, "units", 1, STOCK_TOTAL_MAX, &request->call.total))
         detail = "units must be a whole number from 1 to 10000000.";
     else
         detail = call_read_key(call, request->call.key);
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    return call_send(request, work_restock, true);
+    return call_send_one(request, restock, true);
 }
 
 /* ---- change ---- */
@@ -323,21 +297,14 @@ static void change(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(worker, request, result);
-    call_live_note(worker->service, request, "change", "%s result=%s",
-                   sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}) + 1,
-                   result_name(result));
+    call_note_action(worker->service, request, "change", "%s result=%s",
+                     sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}) +
+                         1,
+                     result_name(result));
 }
 
-static void work_change(struct call_worker *worker, struct request **requests, size_t count)
+enum call_start call_sale_change(struct request *request, const struct call *call)
 {
-    for (size_t i = 0; i < count; i++)
-        change(worker, requests[i]);
-}
-
-enum call_start call_sale_change(struct service *service, struct request *request,
-                                 const struct call *call)
-{
-    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
     json_t *object = call_read_object(request, call);
@@ -351,7 +318,7 @@ enum call_start call_sale_change(struct service *service, struct request *reques
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    return call_send(request, work_change, true);
+    return call_send_one(request, change, true);
 }
 
 /* ---- retire ---- */
@@ -385,22 +352,14 @@ static void retire(struct call_worker *worker, struct request *request)
         answer_in_use(&request->answer, &held);
     else
         answer_failure(worker, request, result);
-    call_live_note(worker->service, request, "retire", "result=%s", result_name(result));
+    call_note_action(worker->service, request, "retire", "result=%s", result_name(result));
 }
 
-static void work_retire(struct call_worker *worker, struct request **requests, size_t count)
+enum call_start call_sale_retire(struct request *request, const struct call *call)
 {
-    for (size_t i = 0; i < count; i++)
-        retire(worker, requests[i]);
-}
-
-enum call_start call_sale_retire(struct service *service, struct request *request,
-                                 const struct call *call)
-{
-    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    return call_send(request, work_retire, true);
+    return call_send_one(request, retire, true);
 }
 
 /* ---- reconcile ---- */
@@ -441,22 +400,15 @@ static void reconcile(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
     else
         answer_failure(worker, request, result);
-    call_live_note(worker->service, request, "reconcile", "differences=%zu repaired=%zu result=%s",
-                   result == STOCK_ADMIN_OK ? report->difference_count : 0,
-                   result == STOCK_ADMIN_OK ? (size_t)report->repaired : 0, result_name(result));
+    call_note_action(worker->service, request, "reconcile",
+                     "differences=%zu repaired=%zu result=%s",
+                     result == STOCK_ADMIN_OK ? report->difference_count : 0,
+                     result == STOCK_ADMIN_OK ? (size_t)report->repaired : 0, result_name(result));
     free(report);
 }
 
-static void work_reconcile(struct call_worker *worker, struct request **requests, size_t count)
+enum call_start call_sale_reconcile(struct request *request, const struct call *call)
 {
-    for (size_t i = 0; i < count; i++)
-        reconcile(worker, requests[i]);
-}
-
-enum call_start call_sale_reconcile(struct service *service, struct request *request,
-                                    const struct call *call)
-{
-    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
@@ -464,5 +416,5 @@ enum call_start call_sale_reconcile(struct service *service, struct request *req
     json_decref(object);
     if (members > 1)
         return call_refuse(request, "There is a field other than sku.");
-    return call_send(request, work_reconcile, true);
+    return call_send_one(request, reconcile, true);
 }

@@ -2,7 +2,7 @@
  *
  * why_the_ledger: snapshots are read from the ledger, not from Redis, because units that left Redis
  * may yet come back from a refused commit. */
-#include "service/calls/stock.h"
+#include "service/calls/calls.h"
 
 #include <assert.h>
 #include <jansson.h>
@@ -11,13 +11,14 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "service/calls/call.h"
 #include "service/calls/sale_settings.h"
+#include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"
-#include "service/metrics/metrics.h"
 #include "service/request/stock_snapshot.h"
-#include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
+#include "sql/sales/sales.h"
 
 /* A browser asks again each time. What lies between the shop's servers and its clients may answer
  * for a second, the shortest time that the header can say, which takes the crowd off the shop. */
@@ -242,14 +243,13 @@ static void work_get_exact(struct call_worker *worker, struct request **requests
 
 /* ---- the handlers ---- */
 
-enum call_start call_stock_get(struct service *service, struct request *request,
-                               const struct call *call)
+enum call_start call_stock_get(struct request *request, const struct call *call)
 {
     struct prepared *held = NULL;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    switch (
-        stock_snapshot_find(service->stock_snapshots, request->call.sku, clock_now_ns(), &held)) {
+    switch (stock_snapshot_find(call->service->stock_snapshots, request->call.sku, clock_now_ns(),
+                                &held)) {
     case STOCK_SNAPSHOT_FOUND:
         answer_prepared(&request->answer, held);
         return START_ANSWERED;
@@ -261,10 +261,8 @@ enum call_start call_stock_get(struct service *service, struct request *request,
     }
 }
 
-enum call_start call_stock_get_exact(struct service *service, struct request *request,
-                                     const struct call *call)
+enum call_start call_stock_get_exact(struct request *request, const struct call *call)
 {
-    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
     return call_send(request, work_get_exact, false);

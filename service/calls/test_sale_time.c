@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "service/calls/sale_time.h"
+#include "service/calls/sale_settings.h"
 #include "sql/ledger/ledger.h"
 
 enum { ROUNDS = 200000, TEXT_MAX = 96 };

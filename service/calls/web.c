@@ -1,5 +1,5 @@
 /* The pages for browsers, whose files are part of the program (service/web/). */
-#include "service/calls/web.h"
+#include "service/calls/calls.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -90,10 +90,8 @@ static bool has_file(const char *if_none_match, const struct file *file)
            (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, file->etag) != NULL);
 }
 
-enum call_start call_web_file(struct service *service, struct request *request,
-                              const struct call *call)
+enum call_start call_web_file(struct request *request, const struct call *call)
 {
-    (void)service;
     pthread_once(&answers_once, prepare_files);
     for (size_t i = 0; i < FILES; i++) {
         if (strcmp(files[i].path, call->path) != 0)
@@ -107,11 +105,10 @@ enum call_start call_web_file(struct service *service, struct request *request,
     return START_ANSWERED;
 }
 
-enum call_start call_web_demo(struct service *service, struct request *request,
-                              const struct call *call)
+enum call_start call_web_demo(struct request *request, const struct call *call)
 {
-    if (strcmp(service->config.demo, "on") == 0)
-        return call_web_file(service, request, call);
+    if (strcmp(call->service->config.demo, "on") == 0)
+        return call_web_file(request, call);
     answer_problem(&request->answer, PROBLEM_NOT_FOUND);
     return START_ANSWERED;
 }

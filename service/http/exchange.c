@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/calls/web.h"
+#include "service/calls/calls.h"
 #include "service/http/access.h"
 #include "service/http/connection.h"
 #include "service/http/fair.h"
@@ -188,6 +188,7 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     const char *path = url + request->http.path_at;
     bool file = route->start == call_web_file || route->start == call_web_demo;
     struct call call = {
+        .service = service,
         .path = path,
         .tail = path + route_tail(route),
         .body = request->http.body,
@@ -204,7 +205,7 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
         (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0))
         head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
                      request->order.address);
-    return route->start(service, request, &call);
+    return route->start(request, &call);
 }
 
 /* A bounded queue: better a quick answer than one after the deadline. A thread that ends waits for

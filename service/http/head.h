@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_HTTP_HEAD_H
 #define SECKILL_SERVICE_HTTP_HEAD_H
 
-#include "service/calls/call.h"
+#include "service/calls/calls.h"
 
 struct MHD_Connection;
 

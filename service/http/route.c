@@ -4,18 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "service/calls/audit.h"
-#include "service/calls/list.h"
-#include "service/calls/ops.h"
-#include "service/calls/live.h"
-#include "service/calls/order.h"
-#include "service/calls/order_get.h"
-#include "service/calls/process.h"
-#include "service/calls/sale.h"
-#include "service/calls/sale_list.h"
-#include "service/calls/state.h"
-#include "service/calls/stock.h"
-#include "service/calls/web.h"
+#include "service/calls/calls.h"
 #include "service/request/unescape.h"
 
 static const struct route routes[] = {

@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_HTTP_ROUTE_H
 #define SECKILL_SERVICE_HTTP_ROUTE_H
 
-#include "service/calls/call.h"
+#include "service/calls/calls.h"
 
 /* Who calls, and by which credential. */
 enum route_class {

@@ -107,11 +107,15 @@ struct call_worker {
 /* Carries requests that have the same work, and leaves an answer in each, or sets `again`. */
 typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
 
+/* Carries one request, likewise. */
+typedef void call_work_one(struct call_worker *worker, struct request *request);
+
 /* What a call worker is to do. The HTTP thread fills it in before it queues the request; from then
  * on it is the worker's. Only `changes`, which does not change any more, may be read by the HTTP
  * thread meanwhile. */
 struct request_call {
     call_work *work;
+    call_work_one *work_one; /* of a work that carries requests one by one */
     bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
     bool again;   /* set by work: not possible yet, so put it at the end of the queue */
     char sku[IDENTIFIER_SIZE];

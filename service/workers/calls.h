@@ -4,7 +4,7 @@
 
 #include "service/service.h"
 
-/* A call worker's thread; the calls see its struct call_worker (calls/call.h). */
+/* A call worker's thread; the calls see its struct call_worker (request/request.h). */
 struct call_worker_thread;
 
 /* Starts the worker of a kind of calls, with connections of its own, which takes requests

@@ -9,10 +9,7 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/order.h"
-#include "service/calls/sale.h"
 #include "service/calls/sale_settings.h"
-#include "service/calls/state.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
 
@@ -131,7 +128,7 @@ static void check_call(size_t i, struct call *call)
 {
     static struct request request; /* as in the daemon, one has the memory of those before */
     call->tail = calls[i].tail;
-    enum call_start next = calls[i].start(fuzz_service(), &request, call);
+    enum call_start next = calls[i].start(&request, call);
     if (next == START_ANSWERED) {
         fuzz_check_refusal(&request);
     } else {
@@ -152,8 +149,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     body = realloc(body, length > 0 ? length : 1);
     if (length > 0)
         memcpy(body, input.at, length);
-    struct call call = {
-        .body = body, .body_length = length, .key = key[0] ? key : NULL, .now_ns = 1};
+    struct call call = {.service = fuzz_service(),
+                        .body = body,
+                        .body_length = length,
+                        .key = key[0] ? key : NULL,
+                        .now_ns = 1};
     check_readers(&call);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         check_call(i, &call);

@@ -2,7 +2,7 @@
 #ifndef TEST_FUZZ_FUZZ_SERVICE_H
 #define TEST_FUZZ_FUZZ_SERVICE_H
 
-#include "service/calls/call.h"
+#include "service/calls/calls.h"
 
 #define FUZZ_TOKEN "secret" /* of admin and of the shop */
 

@@ -1,9 +1,10 @@
-/* The operator's calls that steer this daemon: answered at once, on the HTTP thread. */
-#include "service/calls/process.h"
+/* The operator's calls that steer this daemon, which the HTTP thread answers at once:
+ * /admin/log-level and /admin/drain. */
+#include "service/calls/calls.h"
 
 #include <jansson.h>
 
-#include "service/calls/live.h"
+#include "service/calls/call.h"
 #include "service/drain.h"
 #include "service/log/log.h"
 
@@ -30,22 +31,20 @@ static enum call_start answer_level(struct request *request)
     return START_ANSWERED;
 }
 
-enum call_start call_process_level_get(struct service *service, struct request *request,
-                                       const struct call *call)
+enum call_start call_process_level_get(struct request *request, const struct call *call)
 {
-    (void)service;
     (void)call;
     return answer_level(request);
 }
 
-/* A whole number from `min` to `max`; false for another value. Without the member, `otherwise`. */
-static bool read_number(const json_t *object, const char *name, json_int_t min, json_int_t max,
-                        unsigned otherwise, unsigned *out)
+/* Reads a member that may be absent; then it is `otherwise`. False when it has another value. */
+static bool read_optional(const json_t *object, const char *name, json_int_t min, json_int_t max,
+                          unsigned otherwise, unsigned *out)
 {
-    const json_t *value = json_object_get(object, name);
-    *out = value ? (unsigned)json_integer_value(value) : otherwise;
-    return !value || (json_is_integer(value) && json_integer_value(value) >= min &&
-                      json_integer_value(value) <= max);
+    if (json_object_get(object, name))
+        return call_read_number(object, name, min, max, out);
+    *out = otherwise;
+    return true;
 }
 
 static const char *read_level(const json_t *object, enum log_level *level_out, unsigned *for_s_out)
@@ -53,7 +52,7 @@ static const char *read_level(const json_t *object, enum log_level *level_out, u
     const json_t *level = json_object_get(object, "level");
     if (!json_is_string(level) || !log_level_parse(json_string_value(level), level_out))
         return "level must be debug, info, warn or error.";
-    if (!read_number(object, "for_s", 1, FOR_S_MAX, 0, for_s_out))
+    if (!read_optional(object, "for_s", 1, FOR_S_MAX, 0, for_s_out))
         return "for_s must be a whole number from 1 to 86400.";
     return json_object_size(object) > 1 + (size_t)(*for_s_out > 0)
                ? "There is a field other than level and for_s."
@@ -73,8 +72,7 @@ static void set_level(const struct request *request, enum log_level level, unsig
         log_level_set(level, for_s);
 }
 
-enum call_start call_process_level_put(struct service *service, struct request *request,
-                                       const struct call *call)
+enum call_start call_process_level_put(struct request *request, const struct call *call)
 {
     enum log_level level = LOG_INFO;
     unsigned for_s = 0;
@@ -88,8 +86,8 @@ enum call_start call_process_level_put(struct service *service, struct request *
     set_level(request, level, for_s);
     enum call_start start = answer_level(request);
     clear_sku(request);
-    call_live_note(service, request, "log_level", "level=%s for_s=%u", log_level_name(level),
-                   for_s);
+    call_note_action(call->service, request, "log_level", "level=%s for_s=%u",
+                     log_level_name(level), for_s);
     return start;
 }
 
@@ -118,11 +116,9 @@ static enum call_start refuse_late(struct request *request, const char *event)
     return START_ANSWERED;
 }
 
-enum call_start call_process_drain_get(struct service *service, struct request *request,
-                                       const struct call *call)
+enum call_start call_process_drain_get(struct request *request, const struct call *call)
 {
-    (void)call;
-    return answer_state(service, request);
+    return answer_state(call->service, request);
 }
 
 /* NULL, or what is wrong with the body. */
@@ -134,46 +130,43 @@ static const char *read_drain(const json_t *object, unsigned usual_ms, bool *sto
     *stops_out = !stop || json_is_true(stop);
     if (stop && !json_is_boolean(stop))
         return "stop must be true or false.";
-    if (!read_number(object, "lame_duck_ms", 0, LAME_DUCK_MS_MAX, usual_ms, ms_out))
+    if (!read_optional(object, "lame_duck_ms", 0, LAME_DUCK_MS_MAX, usual_ms, ms_out))
         return "lame_duck_ms must be a whole number from 0 to 600000.";
     return json_object_size(object) > (size_t) !!stop + (size_t) !!ms
                ? "There is a field other than stop and lame_duck_ms."
                : NULL;
 }
 
-enum call_start call_process_drain(struct service *service, struct request *request,
-                                   const struct call *call)
+enum call_start call_process_drain(struct request *request, const struct call *call)
 {
     bool stops = true;
     unsigned ms = 0;
     json_t *object = call_read_object(request, call);
     if (!object)
         return START_ANSWERED;
-    const char *detail = read_drain(object, service->config.lame_duck_ms, &stops, &ms);
+    const char *detail = read_drain(object, call->service->config.lame_duck_ms, &stops, &ms);
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    if (!drain_ask(&service->drain, stops, ms))
+    if (!drain_ask(&call->service->drain, stops, ms))
         return refuse_late(request, "drain");
     log_event(LOG_INFO, "drain", "result=ok stop=%s lame_duck_ms=%u address=%s%s",
               stops ? "true" : "false", ms, call_address(request), TRACE_LOG(&request->trace));
-    enum call_start start = answer_state(service, request);
+    enum call_start start = answer_state(call->service, request);
     clear_sku(request);
-    call_live_note(service, request, "drain", "stop=%s lame_duck_ms=%u", stops ? "true" : "false",
-                   ms);
+    call_note_action(call->service, request, "drain", "stop=%s lame_duck_ms=%u",
+                     stops ? "true" : "false", ms);
     return start;
 }
 
-enum call_start call_process_drain_undo(struct service *service, struct request *request,
-                                        const struct call *call)
+enum call_start call_process_drain_undo(struct request *request, const struct call *call)
 {
-    (void)call;
-    if (!drain_undo(&service->drain))
+    if (!drain_undo(&call->service->drain))
         return refuse_late(request, "drain_undone");
     log_event(LOG_INFO, "drain_undone", "result=ok address=%s%s", call_address(request),
               TRACE_LOG(&request->trace));
-    enum call_start start = answer_state(service, request);
+    enum call_start start = answer_state(call->service, request);
     clear_sku(request);
-    call_live_note(service, request, "drain_undone", "result=ok");
+    call_note_action(call->service, request, "drain_undone", "result=ok");
     return start;
 }
