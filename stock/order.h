@@ -42,7 +42,7 @@ struct stock_rate_status {
     int64_t reset_ms; /* until the whole burst is there again */
 };
 
-/* What the user of an order that was refused for the limit has already. */
+/* The units and orders that a user has already, whose order was refused for the limit. */
 struct stock_history {
     uint32_t limit;
     size_t order_count;

@@ -1,4 +1,5 @@
-/* What this process knows of each sale: a cache of the ledger, and the memory of what is left.
+/* The sales that this process knows: a cache of the ledger, and the memory of how many units are
+ * left.
  *
  * why_two_counters: a retired sale is freed when no thread can look at it any more. A thread
  * counts itself in one of two counters, by whether the epoch is even or odd when it enters. The
@@ -120,7 +121,7 @@ void sale_cache_leave(struct sale_cache *cache, unsigned section)
     assert(before > 0);
 }
 
-/* Frees the sales that nobody can look at any more. Under the mutex. */
+/* Frees the retired sales that no thread can use any more. Under the mutex. */
 static void free_unseen(struct sale_cache *cache)
 {
     unsigned epoch = atomic_load(&cache->epoch);
@@ -162,7 +163,8 @@ static struct sale *find(const struct sale_cache *cache, const char *sku)
     return sale;
 }
 
-/* Takes the sale out of its chain. A thread that stands on it finds the way on. Under the mutex. */
+/* Takes the sale out of its chain. A thread that is at the sale follows its link on. Under the
+ * mutex. */
 static void take_out(struct sale_cache *cache, struct sale *sale)
 {
     _Atomic(struct sale *) *link = &cache->chains[hash_slot(sale->sku, CHAINS)];
@@ -370,8 +372,8 @@ void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
     atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
 }
 
-/* Set in a suspect: it is none yet, but the next one has at least this fence. Fences are times in
- * microseconds, so they never reach it. */
+/* Set while a segment is not suspect: the next mark gets at least this fence. Fences are times in
+ * microseconds, so they never reach this bit. */
 #define SUSPECT_LATER (UINT64_C(1) << 63)
 
 void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence, uint32_t units)

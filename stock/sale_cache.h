@@ -1,4 +1,5 @@
-/* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
+/* The sales that this process knows: a cache of the ledger, and the memory of how many units are
+ * left. */
 #ifndef STOCK_SALE_CACHE_H
 #define STOCK_SALE_CACHE_H
 
@@ -8,9 +9,9 @@
 #include "sql/sales/sales.h"
 
 enum {
-    SALES_MAX = 10000,        /* of one process; retired ones do not count */
-    SALES_RETIRED_MAX = 1000, /* remembered, so that old rows do not revive them */
-    SALES_ALL_MAX = 24000,    /* with those that wait until no thread looks at them any more */
+    SALES_MAX = 10000,                        /* of one process; retired ones do not count */
+    SALES_RETIRED_MAX = 1000,                 /* remembered, so that old rows do not revive them */
+    SALES_ALL_MAX = 24000,                    /* with retired sales that a thread may still use */
     SALE_MESSAGE_SIZE = IDENTIFIER_SIZE + 16, /* of what is published on STOCK_CHANNEL */
 };
 
@@ -57,13 +58,14 @@ void sale_cache_on_message(struct sale_cache *cache, const char *message);
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
 void sale_cache_invalidate(struct sale_cache *cache);
 
-/* Until `until_ns` (monotonic) rows of the ledger may be held by others for long, so whoever is to
- * change rows looks before; true while that is so. Any thread. */
+/* Until `until_ns` (monotonic) other transactions may hold rows of the ledger for long, so a worker
+ * looks at the rows before it changes them; sale_cache_held_expected is true until then. Any
+ * thread. */
 void sale_cache_expect_held(struct sale_cache *cache, int64_t until_ns);
 bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns);
 
-/* True when there is no room for another sale: there are SALES_MAX already, or SALES_ALL_MAX with the
- * retired ones. Any thread. */
+/* True when there is no room for another sale: there are SALES_MAX already, or SALES_ALL_MAX with
+ * the retired ones. Any thread. */
 bool sale_cache_full(struct sale_cache *cache);
 
 const char *sale_sku(const struct sale *sale);

@@ -70,8 +70,8 @@ void segment_read_take(struct stock *stock, struct segment_hold *hold);
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
 
-/* Posts the mark of an open round for a lock that is held already. segment_read_mark sets the state as
- * segment_read_open does, and returns false when the lock was lost or Redis did not answer. */
+/* Posts the mark of an open round for a lock that is held already. segment_read_mark sets the state
+ * as segment_read_open does, and returns false when the lock was lost or Redis did not answer. */
 void segment_post_mark(struct stock *stock, struct segment_hold *hold);
 bool segment_read_mark(struct stock *stock, struct segment_hold *hold);
 
@@ -93,11 +93,11 @@ void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint6
 /* Posts the release alone. A segment that is not settled stays dirty. */
 void segment_post_release(struct stock *stock, struct segment_hold *hold);
 
-/* Ends a hold whose units, if any, were certainly not sold: gives them back, takes its mark away and
- * releases it. */
+/* Ends a hold whose units, if any, were certainly not sold: gives them back, takes its mark away
+ * and releases it. */
 void segment_give_back(struct stock *stock, struct segment_hold *hold);
 
-/* Recovers dirty holds of one sale: raises the ledger's fences to those of the holds, posts the
+/* Recovers dirty holds of one sale: raises the ledger's fences to the holds' fences, posts the
  * segments' contents as the ledger has them, and posts their release; they can be locked again in
  * the same pipeline. (Each fence serves for one update only, so no units can be taken under this
  * one.) Sets their hints. False when the ledger cannot be asked; the holds are then released as

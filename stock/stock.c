@@ -11,8 +11,8 @@
  * the refusal was found. Else its first try, under way in another batch or process, could be
  * accepted between the two, and the repeat be told no. A reason must also stop the first try: what
  * the ledger says does, and the settings do by their version; but an end comes by itself, so the
- * ledger is told of it first (settings_fence_ended). What stops a first try for whatever reason its
- * repeat is refused is the end of its time: see replay_find. */
+ * ledger is told of it first (settings_fence_ended). Whatever the reason for which a repeat is
+ * refused, its first try stops at the end of its time: see replay_find. */
 #include "stock/stock.h"
 
 #include <assert.h>
@@ -158,8 +158,8 @@ static void fail(struct stock_order *const *orders, size_t count)
             orders[i]->outcome = STOCK_UNAVAILABLE;
 }
 
-/* Lists the open orders, but for those whose client was told that its time is over, or will be before
- * the order can be committed. */
+/* Lists the open orders, but for those whose client was told that its time is over, or will be
+ * before the order can be committed. */
 static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
 {
     int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
@@ -191,8 +191,8 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
     stock->strategy->sell(stock, open, found);
     rate_finish(stock, open, found);
     settings_fence_ended(stock, orders, count);
-    /* Of all orders that are refused by now, why_keys_last, and of those that waited for an earlier
-     * one in the batch. */
+    /* Looks up the keys of all orders that are refused by now (why_keys_last), and of the orders
+     * that waited for an earlier one in the batch. */
     if (!replay_find(stock, orders, count))
         fail_refused(orders, count);
 }

@@ -26,11 +26,12 @@ struct ledger *stock_ledger(struct stock *stock);
 
 struct stock_stats stock_stats(const struct stock *stock);
 
-/* What failed at a server in the calls on this stock since the caller last cleared it. The failures
- * of STOCK_LOCKS, the guard lock's servers, name the server in their text. */
+/* The failures at a server in the calls on this stock since the caller last cleared them. The
+ * failures of STOCK_LOCKS, the guard lock's servers, name the server in their text. */
 struct fault *stock_fault(struct stock *stock, enum stock_server server);
 
-/* The rows that others held, in the calls on this stock since the caller last cleared it. */
+/* The rows that other transactions held, in the calls on this stock since the caller last cleared
+ * the count. */
 struct stock_held *stock_held(struct stock *stock);
 
 /* Where the server is, for messages; "" for STOCK_LOCKS. */

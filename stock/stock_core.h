@@ -57,8 +57,8 @@ uint32_t stock_random(struct stock *stock, uint32_t bound);
 /* The client of this Redis' locks; opened when first used. */
 struct seclock_client *stock_locks(struct stock *stock);
 
-/* The next call of the pipeline, for the caller to fill in. After a stock_run_calls it takes the
- * place of an answer: read all answers first. */
+/* The next call of the pipeline, for the caller to fill in. After a stock_run_calls it overwrites
+ * an answer: read all answers first. */
 struct script_call *stock_call(struct stock *stock);
 
 /* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
@@ -78,7 +78,7 @@ void stock_revalidate(struct stock *stock);
 /* Reads the sale again from the ledger into the cache. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
 
-/* Finds a sale, in the cache or else in the ledger. LEDGER_NO: there is none. */
+/* Finds a sale, in the cache or else in the ledger. LEDGER_NO: the ledger has no such sale. */
 enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
 
 #endif

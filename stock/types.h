@@ -1,4 +1,4 @@
-/* What the callers of stock/ and its parts have in common: options, counters, results. */
+/* Options, counters and results that the callers of stock/ and its parts share. */
 #ifndef STOCK_TYPES_H
 #define STOCK_TYPES_H
 
@@ -46,7 +46,8 @@ struct stock_stats {
 /* The servers that a stock talks to. */
 enum stock_server { STOCK_REDIS, STOCK_LEDGER, STOCK_LOCKS, STOCK_SERVERS };
 
-/* Rows of the ledger that others held, noted by the calls on a stock. All zeros: none. */
+/* Rows of the ledger that other transactions held, noted by the calls on a stock; all zeros while
+ * they met no such row. */
 struct stock_held {
     unsigned count;                  /* how often, since the caller last set it to 0 */
     char sku[IDENTIFIER_SIZE];       /* the sale of the last of them; "": it is not known */
@@ -54,7 +55,7 @@ struct stock_held {
     char holder[LEDGER_HOLDER_SIZE]; /* who held it, a second ago at most; see ledger_row_holder */
 };
 
-/* What became of a change to a sale as a whole. */
+/* The result of a change to a sale as a whole. */
 enum stock_admin_result {
     STOCK_ADMIN_OK,
     STOCK_ADMIN_NO_SALE,
@@ -73,10 +74,10 @@ enum stock_admin_result {
     STOCK_ADMIN_COUNTING,     /* its orders are still being counted: nothing is done, call again */
 };
 
-/* What became of a change to an order's status. */
+/* The result of a change to an order's status. */
 enum stock_state_result {
     STOCK_STATE_OK,       /* the order has the status asked for, since this call or before */
-    STOCK_STATE_NO_ORDER, /* there is none with that id */
+    STOCK_STATE_NO_ORDER, /* no order has that id */
     STOCK_STATE_REFUSED,  /* the order's status does not allow it */
     STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
     STOCK_STATE_FAILED,   /* a server failed, see stock_fault: nothing is done */

@@ -44,9 +44,9 @@ struct batch {
     size_t order_count;
     struct group groups[STOCK_BATCH_MAX];
     size_t group_count;
-    uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1, 0: none */
+    uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1; 0: free */
 
-    /* What strategy_commit makes of it for the ledger. */
+    /* Written by strategy_commit for the ledger. */
     struct ledger_stock_update updates[STOCK_HOLDS_MAX];
     struct segment_hold *updated[STOCK_HOLDS_MAX]; /* the hold behind each update */
     size_t update_count;
@@ -70,8 +70,8 @@ void group_retry(struct group *group, uint32_t segment);
 /* Gives taken units to open orders, all or nothing. */
 void group_fill(struct group *group);
 
-/* Takes its units, if it has any, away from an order that cannot be committed now: it is tried again
- * if the server that failed is `reachable` by now, a bounded number of times; else it is
+/* Takes its units, if it has any, away from an order that cannot be committed now: it is tried
+ * again if the server that failed is `reachable` by now, a bounded number of times; else it is
  * unavailable. */
 void batch_order_fail(struct batch_order *entry, bool reachable);
 

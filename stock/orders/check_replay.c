@@ -38,7 +38,7 @@ static bool same_body(const struct stock_order *order, const char *sku, uint32_t
     return order->qty == qty && strcmp(order->sku, sku) == 0;
 }
 
-/* The orders that wait for their keys. */
+/* Lists the orders that wait for their keys. */
 static size_t list_keyed(struct stock_order *const *orders, size_t count,
                          struct stock_order **keyed_out)
 {
@@ -101,7 +101,7 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
     order->outcome = STOCK_REPLAYED;
 }
 
-/* What was found on two connections no commit confirms: 0 is the number of none. */
+/* No single commit confirms what was found on two connections; no connection has the number 0. */
 static void note_unconfirmed(struct stock *stock, uint64_t connection)
 {
     bool other = stock->replay_unconfirmed && stock->replay_connection != connection;

@@ -11,7 +11,7 @@
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
 
-/* What the ledger said when asked whether the snapshot is still right. */
+/* The ledger's answer to the question if the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
 
 struct entry {
@@ -220,7 +220,7 @@ static uint32_t limit_of(const struct stock_order *order)
     return order->snapshot->settings.per_user_limit;
 }
 
-/* Lists the orders that count towards a limit, sorted so that one user's stand together. */
+/* Lists the orders that count towards a limit, sorted by user. */
 static size_t collect_claims(struct stock_order *const *orders, size_t count, struct claim *claims)
 {
     size_t found = 0;
@@ -283,7 +283,8 @@ static void decide_claims(struct stock *stock, const struct claim *claims, size_
         if ((uint64_t)quota->units + order->qty > limit_of(order)) {
             refuse_by_limit(stock, order, quota);
         } else if (quota->units + units + order->qty > limit_of(order)) {
-            order->outcome = STOCK_AGAIN; /* when it is known what became of the earlier ones */
+            /* Its next try will know whether the earlier ones were accepted. */
+            order->outcome = STOCK_AGAIN;
             stock->look_batches = LOOK_BATCHES;
         } else {
             units += order->qty;

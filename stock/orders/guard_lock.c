@@ -109,7 +109,8 @@ void guard_lock_close(struct stock *stock)
     stock->guard_lock = NULL;
 }
 
-/* Whether the batch holds it already: it is kept while a segment is recovered and locked again. */
+/* True when the batch holds the lock already: it keeps it while it recovers a segment and locks it
+ * again. */
 static bool has(const struct guard_lock *guard, const char *name)
 {
     for (size_t i = 0; i < guard->count; i++)

@@ -26,7 +26,8 @@ bool held_rows_expected(const struct stock *stock)
     return sale_cache_held_expected(stock->sale_cache, clock_now_ns());
 }
 
-/* For the log; and the ledger counts as a server that failed, so that clients hear of it. */
+/* Notes the row for the log, and counts the ledger as a server that failed, so that clients are
+ * told so. */
 static void note(struct stock *stock, const char *sku, const char *row)
 {
     struct stock_held *held = &stock->held_row;

@@ -1,6 +1,6 @@
-/* The parts that decide a batch of orders, for stock/ alone: the checks that may refuse an order, the
- * strategies and the steps that they have in common, and what keeps rows and locks of others from
- * holding up a batch. */
+/* The parts that decide a batch of orders, for stock/ alone: the checks that may refuse an order,
+ * the strategies and the steps that they have in common, and what keeps rows and locks of others
+ * from holding up a batch. */
 #ifndef STOCK_ORDERS_ORDERS_H
 #define STOCK_ORDERS_ORDERS_H
 
@@ -55,24 +55,24 @@ bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t c
  * order instead. */
 
 /* Of the orders with one key only the first goes on with this batch. The others are `deferred` and
- * come again (STOCK_AGAIN), when their key tells what became of the first. Orders that are refused
- * already, as the first is, stay: they need nothing of each other. */
+ * are tried again (STOCK_AGAIN), when their key tells what became of the first. Orders that are
+ * refused already, as the first is, stay: they need nothing of each other. */
 void replay_defer(struct stock_order *const *orders, size_t count);
 
 /* Decides every order, open, refused or deferred, whose key the ledger knows (STOCK_REPLAYED,
  * STOCK_KEY_REUSED). A key that another transaction has written and not committed is seen as well;
  * its order comes again (STOCK_AGAIN). So no order is refused after it whose first try has written
  * its key; and a first try that writes it later is not accepted, if its time was over before
- * (why_last in sql/orders/ledger_commit.h). Costs nothing without keys, and with them one query and one or
- * two more where keys are found. False when the ledger cannot be asked. */
+ * (why_last in sql/orders/ledger_commit.h). Costs nothing without keys, and with them one query and
+ * one or two more where keys are found. False when the ledger cannot be asked. */
 bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* The same before the open orders are tried, but only while repeats are to be expected: in the next
- * batches after one. Else it does nothing. */
+/* Does as replay_find before the open orders are tried, but only while repeats are expected: in the
+ * next batches after one. Else it does nothing. */
 bool replay_find_expected(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* The same for the orders of a commit that the ledger refused for one of their keys: from now on
- * repeats are to be expected. */
+/* Does as replay_find for the orders of a commit that the ledger refused for one of their keys;
+ * from now on repeats are expected. */
 bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* After a commit of the batch: it has confirmed what was found before it, unless that was on an
@@ -96,9 +96,9 @@ void rate_close(struct rate **rate);
 void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Reads the answer after the pipeline was sent, if the question was in it: orders over a limit are
- * decided, the others are noted as let through. If Redis is lost nothing is decided; the caller sees
- * that. If Redis refused the question, or the node of a cluster that has it is lost, all its orders
- * fail. */
+ * decided, the others are noted as let through. If Redis is lost nothing is decided; the caller
+ * sees that. If Redis refused the question, or the node of a cluster that has it is lost, all its
+ * orders fail. */
 void rate_read(struct stock *stock);
 
 /* Sends the question by itself if it still waits in the pipeline. If Redis is lost the open orders
@@ -107,8 +107,8 @@ void rate_finish(struct stock *stock, struct stock_order *const *orders, size_t 
 
 /* ---- strategy.c: what a strategy is, and the steps that strategies have in common ----
  *
- * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and a
- * line in stock.c. The shortest one to read first is strategies/ledger.c. */
+ * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and
+ * a line in stock.c. The shortest one to read first is strategies/ledger.c. */
 
 /* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
  * the `count` given. The question for the rate limits is posted before, and answered with its first
@@ -152,8 +152,8 @@ void strategy_remember_left(struct stock *stock, struct group *group, uint32_t l
  * tried again in segments where this process saw nothing. */
 void strategy_conclude(struct stock *stock, struct group *group);
 
-/* ---- guard_lock.c: a lock of another kind (RedLock, MySQL, ZooKeeper) around the segment's own lock
- * in Redis ---- */
+/* ---- guard_lock.c: a lock of another kind (RedLock, MySQL, ZooKeeper) around the segment's own
+ * lock in Redis ---- */
 
 /* Opens the client of the lock that the options name; does nothing for "redis". False with the
  * reason in `error_out`. */
@@ -193,7 +193,7 @@ bool held_rows_met(struct stock *stock, const char *sku);
  * of their users' quotas. The segments of the updates are listed. True when there were any. */
 bool held_rows_drop(struct stock *stock, struct batch *batch);
 
-/* True when others hold the sale's row, or those of its segments. */
+/* True when other transactions hold the sale's row, or a row of its segments. */
 bool held_rows_of_sale(struct stock *stock, struct sale *sale);
 
 /* Sorts out the holds whose segments' rows are held: they come first in `holds`. Returns how many

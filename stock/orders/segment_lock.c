@@ -1,6 +1,6 @@
 /* The strategy of fenced segment locks: one round of lock, take, commit, settle for a whole batch.
  *
- *   orders ─► groups by sku ─► gather: plan segments ─► Redis: lock · take ─► fill orders ─┐
+ *   orders ─► groups by sku ─► take: plan segments ─► Redis: lock · take ─► fill orders ───┐
  *                                 ▲                                                         │
  *                                 └── busy, empty, recovered: more segments ◄───────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
@@ -26,7 +26,7 @@
 /* Passes that met busy segments before the ledger is asked all the same. */
 enum { BUSY_PASSES = 8 };
 
-/* ---- gather ---- */
+/* ---- take ---- */
 
 /* Ends the holds that gave nothing, and counts what the others gave. Dirty holds stay for the
  * recovery. */
@@ -47,7 +47,7 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
 /* Takes units until every order is filled or every segment has been tried. Each pass is one round
  * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks,
  * is lost: what is held by then is in doubt. */
-static bool gather(struct stock *stock, struct batch *batch)
+static bool take_units(struct stock *stock, struct batch *batch)
 {
     begin_hold *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
     for (;;) {
@@ -163,7 +163,7 @@ static bool held_most(const struct batch *batch)
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct batch *batch = batch_begin(stock, orders, count);
-    bool alive = gather(stock, batch);
+    bool alive = take_units(stock, batch);
     enum ledger_result result = alive ? strategy_commit(stock, batch) : LEDGER_UNKNOWN;
     /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
      * sold. */

@@ -4,8 +4,8 @@
  *     ─► ledger, one transaction: statuses · sold -= n, fence = F
  *     ─► load the changed segments in Redis from the ledger, and release ─► publish
  *
- * why_any_segment: a unit has no home. Whoever holds segments of a sale may take what comes back
- * off what these have sold; see README.md, "Units that come back".
+ * why_any_segment: a unit has no home. A worker that holds any segments of a sale may take the
+ * returned units off what these have sold; see README.md, "Units that come back".
  *
  * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
  * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what
@@ -69,8 +69,8 @@ static int compare_orders(const void *a, const void *b)
                        : (one->order_id > other->order_id) - (one->order_id < other->order_id);
 }
 
-/* A sale is retired only when none of its orders is reserved, so where there is none somebody else
- * has ended these: they are to be read again. */
+/* A sale is retired only when no order of it is reserved. So where the sale is gone, somebody else
+ * has ended these orders: they are to be read again. */
 static enum stock_state_result result_without_sale(enum ledger_result found)
 {
     return found == LEDGER_NO        ? STOCK_STATE_BUSY
@@ -126,7 +126,7 @@ static uint32_t sold_guess(const struct part *part, uint32_t segment)
     return left < capacity ? capacity - left : 0;
 }
 
-/* What is still to be planned for the orders of a part. */
+/* The units and segments that are still to be planned for the orders of a part. */
 struct need {
     uint64_t units;   /* of all orders of the present round */
     uint64_t first;   /* of one of them */
@@ -157,10 +157,10 @@ static void post_segment(struct stock *stock, struct returns_work *work, const s
                       segment);
 }
 
-/* Posts the locks of enough segments for the orders of the present round: at first of those that
- * the orders name, then of those that follow from a random one on, at last of those of which
- * nothing seems to be sold. At most one in HOLDS_PART, so that the others go on selling, unless one
- * order alone needs more. */
+/* Posts the locks of enough segments for the orders of the present round: first of the segments
+ * that the orders name, then of others from a random one on, last of segments that seem to have
+ * sold nothing. At most one in HOLDS_PART, so that the others go on selling, unless one order alone
+ * needs more. */
 static void plan(struct stock *stock, struct returns_work *work, const struct part *part,
                  bool named)
 {
@@ -209,7 +209,7 @@ static bool lock_once(struct stock *stock, struct returns_work *work, bool named
     stock->hold_count = 0;
     for (size_t i = 0; i < work->part_count; i++)
         plan(stock, work, &work->parts[i], named);
-    *any_out = stock->hold_count == 0; /* none is wanted */
+    *any_out = stock->hold_count == 0; /* no segment is wanted */
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++) {
         segment_read_open(stock, &stock->holds[i]);
@@ -311,7 +311,7 @@ static void read_results(struct returns_work *work, enum ledger_result result,
 
 /* ---- Redis again ---- */
 
-/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still
+/* Raises the ledger's fences to the locks' fences, which waits for a transaction that is still
  * under way or forbids it, and loads the segments from what the ledger says then. */
 static void recover(struct stock *stock, struct returns_work *work)
 {

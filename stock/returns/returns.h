@@ -1,5 +1,5 @@
-/* Orders that are paid, cancelled or expired; the units of those that end can be sold again at
- * once. */
+/* Orders that are paid, cancelled or expired; the units of cancelled and expired ones can be sold
+ * again at once. */
 #ifndef STOCK_RETURNS_RETURNS_H
 #define STOCK_RETURNS_RETURNS_H
 

@@ -1,4 +1,5 @@
-/* Orders that are paid, cancelled or expired: what clients ask for, and what the time to pay ends. */
+/* Orders that are paid, cancelled or expired: what clients ask for, and what the time to pay
+ * ends. */
 #include "stock/returns/returns.h"
 
 #include <assert.h>
@@ -93,7 +94,7 @@ static struct ledger_record *const *open_records(struct trial *trial,
     return records;
 }
 
-/* What an order's record says of a change to `to`. BUSY: it can still be made. */
+/* The result of a change to `to` by the order's record. BUSY: the change can still be made. */
 static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
 {
     if (record->damaged)
@@ -257,7 +258,7 @@ static size_t keep_busy(struct return_order *orders, size_t count, bool *failed_
 }
 
 /* Ends orders until no more can be ended. A server that failed ends the pass; but the orders of
- * other sales do not wait for those whose rows somebody holds. */
+ * other sales do not wait for orders whose rows another transaction holds. */
 static enum ledger_result expire_all(struct stock *stock, struct return_order *orders, size_t count,
                                      struct stock_expired *expired)
 {

@@ -93,7 +93,7 @@ const char *stock_audit_state(const struct ledger_segment *row, const struct sto
 
 /* ---- reconcile ---- */
 
-/* Raises the ledger's fences to those of the locks, so that no batch under way can commit any more,
+/* Raises the ledger's fences to the locks' fences, so that no batch under way can commit any more,
  * and reads the segments. False also when a reset has ended one of them. */
 static bool read_ledger(struct stock *stock, const char *sku, const struct sale_lock *locked,
                         struct ledger_segment *rows)
@@ -108,7 +108,7 @@ static bool read_ledger(struct stock *stock, const char *sku, const struct sale_
     return found;
 }
 
-/* The ledger's fences are those of the locks by now, so no segment is settled at them. */
+/* No segment is settled at its row's fence, which read_ledger has raised: only contents differ. */
 static void list_differences(const struct stock *stock, const struct ledger_segment *rows,
                              struct stock_report *report)
 {

@@ -1,8 +1,8 @@
 /* Long work on a sale's orders, done in pieces: counting what its users have, which a limit set in
  * mid-sale begins; counting who holds units of a round; ending the orders of rounds that are over.
  *
- * why_in_pieces: other calls for the orders of a piece wait for it, so a piece must be short, on a
- * slow server as well; but each costs a commit. */
+ * why_in_pieces: other calls for the orders of a piece wait for it, so a piece must be short, even
+ * on a slow server; but each piece costs a commit. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>

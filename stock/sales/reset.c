@@ -26,7 +26,7 @@
 enum {
     TRIES_MAX = 5,   /* resets and changes of others that came in between */
     END_MS = 250,    /* spent on ending orders by the reset itself: the operator waits for it */
-    COUNT_MS = 1000, /* on counting those that it would end, before it refuses that */
+    COUNT_MS = 1000, /* spent on counting the orders that it would end, before it refuses to */
 };
 
 struct resetting {
@@ -39,7 +39,7 @@ struct resetting {
     bool again; /* another try will find out more */
 };
 
-/* What the call asks for, to be compared when its key comes again. */
+/* Writes down the request, to be compared when its key is used again. */
 static void write_request(struct resetting *resetting)
 {
     const struct stock_reset *asked = resetting->asked;
@@ -93,7 +93,7 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     return true;
 }
 
-/* The sale as it is now, all zero but for its sku when there is none. */
+/* Reads the sale as it is now; all zero but for its sku when it does not exist. */
 static enum ledger_result read_sale(struct stock *stock, const char *sku, struct ledger_sale *sale)
 {
     *sale = (struct ledger_sale){.round = 0};
@@ -159,7 +159,7 @@ static enum ledger_result reset_locked(struct stock *stock, const struct resetti
     return result;
 }
 
-/* What the ledger's answer means. The new round is open; the operator waits for a part of the old
+/* Translates the ledger's answer. The new round is open; the operator waits for a part of the old
  * one's orders to end, mostly for all. */
 static enum stock_admin_result conclude(struct stock *stock, struct resetting *resetting,
                                         enum ledger_result result, uint32_t held,

@@ -3,7 +3,7 @@
  * As at a reset all segments are locked and marked open, one transaction changes them and raises
  * their fences to those of the locks, and Redis is loaded from the ledger: dying in between leaves
  * segments that are dirty and recovered one by one. The version of the settings counts on as well,
- * so orders that were decided before are refused once; that is how the other processes hear of the
+ * so orders that were decided before are refused once; that is how the other processes learn the
  * new total. */
 #include "stock/sales/sales.h"
 

@@ -3,7 +3,7 @@
  *   count the round's orders that hold units ─► lock all segments ─► ledger, one transaction: the
  *     sale and its segments go, if nothing was sold since ─► the segments' keys go ─► publish
  *
- * Whoever dies after the commit leaves keys in Redis, of a sale that no process finds in the
+ * A process that dies after the commit leaves keys in Redis, of a sale that no process finds in the
  * ledger; another call for the sku, or an order that comes to them, deletes them.
  *
  * why_in_parts: the table of orders may be long, and the thread serves other calls. So one call
@@ -62,7 +62,8 @@ static enum stock_admin_result end_gone(struct stock *stock, struct retiring *re
     return STOCK_ADMIN_OK;
 }
 
-/* Counts the orders that hold units, from where an earlier call stopped. OK: none is reserved. */
+/* Counts the orders that hold units, from where an earlier call stopped. OK: no order is
+ * reserved. */
 static enum stock_admin_result count_held(struct stock *stock, const struct retiring *retiring)
 {
     struct ledger_held *held = &stock->held;

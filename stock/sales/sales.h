@@ -1,4 +1,5 @@
-/* What changes or compares a sale as a whole: settings, rounds, units added, its end, an audit. */
+/* Changes and comparisons of a sale as a whole: settings, rounds, units added, its end, an
+ * audit. */
 #ifndef STOCK_SALES_SALES_H
 #define STOCK_SALES_SALES_H
 
@@ -12,7 +13,7 @@
 
 /* ---- settings.c, pieces.c ---- */
 
-/* Which of the settings to change, and into what. */
+/* The settings that a change names. */
 enum {
     STOCK_CHANGE_STARTS = 1,
     STOCK_CHANGE_ENDS = 2,
@@ -27,7 +28,7 @@ struct stock_change {
     struct ledger_settings settings;
 };
 
-/* Replaces those of the settings that the change names. */
+/* Replaces the settings that the change names. */
 void stock_change_apply(struct ledger_settings *settings, const struct stock_change *change);
 
 /* Changes the settings of a sale while it runs, and publishes them to every process. After
@@ -46,7 +47,7 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
 enum ledger_result stock_count_sale(struct stock *stock, const char *sku, int64_t until_ns);
 
 /* Counts on in every sale that is being counted, one after the other, as stock_count_sale does.
- * LEDGER_NO: none is left. */
+ * LEDGER_NO: no sale is being counted any more. */
 enum ledger_result stock_count(struct stock *stock, int64_t until_ns);
 
 /* ---- reset.c, pieces.c ---- */
@@ -87,8 +88,8 @@ bool stock_round_use(struct stock *stock, const struct ledger_sale *sale, int64_
                      struct ledger_round_use *use_out);
 
 /* Ends reserved orders of rounds that resets have ended, until none is left or the time is over;
- * adds their number to `ended`. LEDGER_OK: go on later. LEDGER_NO: none is left. LEDGER_FAILED.
- * Nobody can pay such an order meanwhile, and its units no longer exist. */
+ * adds their number to `ended`. LEDGER_OK: go on later. LEDGER_NO: no such order is left.
+ * LEDGER_FAILED. Nobody can pay such an order meanwhile, and its units no longer exist. */
 enum ledger_result stock_round_end(struct stock *stock, int64_t until_ns, uint64_t *ended);
 
 /* ---- restock.c ---- */

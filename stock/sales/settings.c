@@ -25,7 +25,7 @@ void stock_change_apply(struct ledger_settings *settings, const struct stock_cha
         settings->paused = to->paused;
 }
 
-/* Every process hears that the sale is closed before the counting begins, and of each later state.
+/* Tells every process that the sale is closed before the counting begins, and of each later state.
  * What is not counted here stock_count goes on with. */
 static void publish(struct stock *stock, struct ledger_sale *sale)
 {

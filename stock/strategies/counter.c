@@ -1,6 +1,6 @@
 /* The strategies `atomic` and `optimistic`: selling by counters in Redis without locks.
  *
- *   orders ─► groups by sku ─► gather: plan segments ─► Redis: take ─► fill orders ─┐
+ *   orders ─► groups by sku ─► take: plan segments ─► Redis: take ─► fill orders ───┐
  *                                 ▲                                                  │
  *                                 └── counters read anew, recovered ◄────────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
@@ -57,7 +57,7 @@ static void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t set
     sale_hint_set(hold->sale, hold->segment, left);
 }
 
-/* ---- gather ---- */
+/* ---- take ---- */
 
 /* Posts the locks of the group's dirty segments; how many. */
 static size_t post_locks(struct stock *stock, struct group *group, size_t first_hold,
@@ -128,7 +128,8 @@ static void count_taken(struct stock *stock, struct group *group, size_t first_h
     }
 }
 
-/* What a counter has; 1 for a counter that has to be recovered, so that the segment is tried. */
+/* The units in a counter; 1 for a counter that has to be recovered, so that its segment is
+ * tried. */
 static uint32_t units_in(const struct script_call *read, uint32_t round)
 {
     bool clean = read->values[0] == 1 && read->values[2] == round && read->values[3] == 0;
@@ -172,7 +173,8 @@ static bool look_again(struct stock *stock, struct batch *batch, bool *again_out
     return alive;
 }
 
-static bool gather(struct stock *stock, struct batch *batch, begin_hold *post, counter_take *take)
+static bool take_units(struct stock *stock, struct batch *batch, begin_hold *post,
+                       counter_take *take)
 {
     for (;;) {
         size_t first_hold = stock->hold_count;
@@ -272,7 +274,7 @@ static void counter_sell(struct stock *stock, struct stock_order *const *orders,
                          begin_hold *post, counter_take *take)
 {
     struct batch *batch = batch_begin(stock, orders, count);
-    if (!gather(stock, batch, post, take)) {
+    if (!take_units(stock, batch, post, take)) {
         end_holds(stock, batch, LEDGER_FAILED);
         batch_lost(stock, batch);
         return;

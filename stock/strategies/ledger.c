@@ -1,10 +1,10 @@
 /* The strategies `database` and `single_lock`, which sell by the ledger without a counter in Redis.
  *
- * `database` is a conditional UPDATE and nothing else. why_hints_suffice: what this process last saw
- * of the segments says where an UPDATE is worth trying; its condition says whether the units are
- * there. When it refuses, or no units are seen any more, the segments are read. Each change leaves
- * the segment's fence one greater than it was, so that a strategy which sells by the counters in
- * Redis afterwards finds them out of date and recovers them.
+ * `database` is a conditional UPDATE and nothing else. why_hints_suffice: what this process last
+ * saw of the segments says where an UPDATE is worth trying; its condition says whether the units
+ * are there. When it refuses, or no units are seen any more, the segments are read. Each change
+ * leaves the segment's fence one greater than it was, so that a strategy which sells by the
+ * counters in Redis afterwards finds them out of date and recovers them.
  *
  * `single_lock` is one lock for the whole product, an order at a time: lock, check, write, release.
  * It is the obviously right one, which the others are compared with. It checks and writes the
@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A hold that nothing stands behind: the update's condition tells whether the units are there. */
+/* Begins a hold without a lock or a take: the update's condition tells whether the units are
+ * there. */
 static void begin_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
@@ -117,7 +118,7 @@ static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
     return true;
 }
 
-/* Sells the batch's one order under the lock. The rows are read under the lock as well, so the
+/* Sells the batch's one order under the lock. The rows are read under the lock, too, so the
  * units that they have left are there for this order. */
 static void sell_locked(struct stock *stock, struct batch *batch,
                         const struct seclock_handle *handle)
