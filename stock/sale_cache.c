@@ -27,8 +27,10 @@ static_assert(SALES_MAX + SALES_RETIRED_MAX < SALES_ALL_MAX, "some may wait to b
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
  * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
  * but for no longer than STALE_NS, in case the probing order is lost. */
-static const int64_t PROBE_NS = 50 * CLOCK_NS_PER_MS;
-static const int64_t STALE_NS = CLOCK_NS_PER_S;
+#define PROBE_NS (50 * CLOCK_NS_PER_MS)
+#define STALE_NS CLOCK_NS_PER_S
+
+static_assert(PROBE_NS < STALE_NS, "the ledger is asked anew before the memory ends");
 
 struct sale {
     char sku[IDENTIFIER_SIZE];
@@ -85,6 +87,7 @@ static void queue_add(struct queue *queue, struct sale *sale)
 
 static struct sale *queue_take(struct queue *queue)
 {
+    assert(queue->count > 0);
     struct sale *sale = queue->first;
     queue->first = sale->next;
     if (!queue->first)
@@ -410,6 +413,7 @@ uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_
 
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)
 {
+    assert(until_ns > 0);
     pthread_mutex_lock(&sale->mutex);
     if (sale->snapshot.epoch == epoch) {
         /* left_until_ns last: a reader that sees it sees the units that belong to it. */

@@ -15,6 +15,9 @@ enum {
     SALE_MESSAGE_SIZE = IDENTIFIER_SIZE + 16, /* of what is published on STOCK_CHANNEL */
 };
 
+_Static_assert((int)SALE_MESSAGE_SIZE >= (int)IDENTIFIER_SIZE + sizeof "!4294967295" - 1,
+               "a message has room for a sku and a round");
+
 struct sale;
 struct sale_cache;
 

@@ -94,6 +94,7 @@ static void read_lock(struct stock *stock, struct segment_hold *hold)
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
+    assert(wanted <= LEDGER_TOTAL_MAX && segment < snapshot->segments);
     char name[SECLOCK_NAME_MAX];
     begin_posted(stock, hold, sale, snapshot, segment, name);
     hold->wanted = wanted;
@@ -162,6 +163,7 @@ static enum segment_state opened_state(struct segment_hold *hold, const struct s
 void segment_post_open(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment)
 {
+    assert(segment < snapshot->segments);
     char name[SECLOCK_NAME_MAX];
     begin_posted(stock, hold, sale, snapshot, segment, name);
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
@@ -233,6 +235,7 @@ void segment_post_retire(struct stock *stock, struct lock_hold *lock)
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)
 {
+    assert(fence > 0);
     char key[SCRIPT_KEY_MAX];
     struct script_call *call = stock_call(stock);
     script_begin(call, SCRIPT_fence_raise);
@@ -307,6 +310,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
         } else {
             segment_post_release(stock, dirty[i]);
         }
+        assert(dirty[i]->state == SEGMENT_ENDED); /* its lock is given away either way */
     }
     return result == LEDGER_OK;
 }

@@ -185,6 +185,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
         return;
     }
     size_t found = list_open(orders, count, open);
+    assert(found <= count);
     rate_post(stock, open, found);
     if (stock->strategy->asks_rates_first)
         rate_finish(stock, open, found);

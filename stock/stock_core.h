@@ -51,6 +51,10 @@ enum {
     STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX,
 };
 
+/* A batch posts the ends of all holds of the one before, a raised fence with each where they are
+ * recovered, and the rate limits; a change of a sale a fence and a load for each segment. */
+_Static_assert(STOCK_CALLS_MAX >= 3 * STOCK_HOLDS_MAX + STOCK_RATE_BUCKETS, "room for a batch");
+
 /* A uniform number below `bound` > 0, good enough to spread load. */
 uint32_t stock_random(struct stock *stock, uint32_t bound);
 

@@ -39,6 +39,12 @@ enum {
     BATCH_SLOTS = 2 * STOCK_BATCH_MAX, /* of the table of groups: a power of two */
 };
 
+_Static_assert((BATCH_SLOTS & (BATCH_SLOTS - 1)) == 0,
+               "the table of groups has a power of two slots");
+_Static_assert(STOCK_BATCH_MAX <= UINT16_MAX, "a slot numbers a group in 16 bits");
+_Static_assert(LEDGER_SEGMENTS_MAX <= UINT16_MAX, "a retry numbers a segment in 16 bits");
+_Static_assert((int)STOCK_BATCH_MAX <= (int)LEDGER_ORDERS_MAX, "one commit takes a whole batch");
+
 struct batch {
     struct batch_order orders[STOCK_BATCH_MAX];
     size_t order_count;

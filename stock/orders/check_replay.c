@@ -92,6 +92,7 @@ static_assert(sizeof((struct stock_order *)NULL)->status ==
  * else has committed is on the disk before it is told, see replay_confirm. */
 static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
+    assert(order->outcome != STOCK_ACCEPTED); /* its answer is the first order's */
     order->order_id = record->order_id;
     order->round = record->round;
     order->segment = record->segment;
@@ -128,6 +129,7 @@ static void decide_one(struct stock_order *repeat, const struct ledger_record *r
 static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
                          const struct ledger_key *keys, size_t count)
 {
+    assert(count > 0 && count <= STOCK_BATCH_MAX);
     struct stock_order *repeats[STOCK_BATCH_MAX];
     struct ledger_record *wanted[STOCK_BATCH_MAX];
     size_t found = 0;
@@ -191,6 +193,7 @@ bool replay_find_expected(struct stock *stock, struct stock_order *const *orders
 
 bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    assert(count > 0 && count <= STOCK_BATCH_MAX);
     stock->replay_batches = LOOK_BATCHES;
     return replay_find(stock, orders, count);
 }

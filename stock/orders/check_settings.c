@@ -161,6 +161,7 @@ void settings_begin(struct stock *stock, struct stock_order *const *orders, size
  * from then on the ledger refuses every order that was let in before the end. */
 static enum stock_outcome fence_end(struct stock *stock, struct sale *sale)
 {
+    assert(sale_snapshot(sale).settings.ends_ms > 0);
     struct ledger_settings settings = sale_snapshot(sale).settings;
     int64_t ends_ms = settings.ends_ms;
     if (held_rows_expected(stock) && held_rows_of_sale(stock, sale))
@@ -241,6 +242,7 @@ static bool same_user(const struct claim *claims, size_t i)
 static bool find_quotas(struct stock *stock, const struct claim *claims, size_t count,
                         struct ledger_quota *quotas)
 {
+    assert(count > 0 && count <= STOCK_BATCH_MAX);
     size_t users = 0;
     for (size_t i = 0; i < count; i++) {
         const struct stock_order *order = claims[i].order;
@@ -258,6 +260,7 @@ static void refuse_by_limit(struct stock *stock, struct stock_order *order,
     settings_refuse(stock, order, STOCK_LIMIT);
     if (order->outcome != STOCK_LIMIT)
         return;
+    assert(!order->history); /* the caller has cleared the order since its last try */
     order->history = malloc(sizeof *order->history);
     if (!order->history)
         abort();

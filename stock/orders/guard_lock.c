@@ -86,6 +86,7 @@ bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size)
     const char *name = stock->options.lock;
     if (!name || strcmp(name, "redis") == 0)
         return true;
+    assert(!stock->guard_lock);
     stock->guard_lock = calloc(1, sizeof *stock->guard_lock);
     char *text = strdup(stock->options.lock_servers ? stock->options.lock_servers : "");
     if (!stock->guard_lock || !text)
@@ -143,6 +144,7 @@ static bool take(struct stock *stock, const char *name)
 void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
+    assert(stock->guard_lock && hold < &stock->holds[STOCK_HOLDS_MAX]);
     char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     if (take(stock, name)) {
@@ -161,6 +163,7 @@ bool guard_lock_failed(const struct stock *stock)
 
 void guard_lock_end(struct stock *stock)
 {
+    assert(stock->guard_lock);
     struct guard_lock *guard = stock->guard_lock;
     /* Settled first: the next holder of the guard lock must find the segment free. */
     if (guard->count > 0)

@@ -78,6 +78,7 @@ static bool look(struct stock *stock, enum ledger_row_kind kind, struct ledger_r
 
 static bool drop_by_segment(struct stock *stock, struct batch *batch)
 {
+    assert(batch->update_count <= STOCK_HOLDS_MAX);
     struct ledger_row *rows = rows_make(STOCK_HOLDS_MAX);
     for (size_t i = 0; i < batch->update_count; i++) {
         rows[i].sku = batch->updates[i].sku;
@@ -137,6 +138,7 @@ bool held_rows_of_sale(struct stock *stock, struct sale *sale)
 
 size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t count)
 {
+    assert(count > 0 && count <= STOCK_HOLDS_MAX);
     struct ledger_row *rows = rows_make(count);
     size_t held = 0;
     for (size_t i = 0; i < count; i++)
@@ -150,5 +152,6 @@ size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t 
         holds[i] = swapped;
     }
     free(rows);
+    assert(held <= count && (any || held == 0));
     return held;
 }

@@ -121,6 +121,8 @@ static void settle_all(struct stock *stock, struct batch *batch, bool committed)
         else
             segment_give_back(stock, hold);
     }
+    for (size_t i = 0; i < stock->hold_count; i++) /* no lock is left behind */
+        assert(stock->holds[i].state == SEGMENT_ENDED || stock->holds[i].state == SEGMENT_BUSY);
 }
 
 /* ---- conclude ---- */

@@ -246,6 +246,7 @@ static void reload_refused(struct stock *stock, const struct batch *batch)
 
 static void accept_order(const struct batch_order *entry)
 {
+    assert(entry->hold && entry->hold->used > 0); /* its update was committed with it */
     struct stock_order *order = entry->order;
     order->outcome = STOCK_ACCEPTED;
     order->round = entry->hold->round;
@@ -285,6 +286,7 @@ static void decide(struct stock *stock, struct batch *batch, enum ledger_result 
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 {
     enum ledger_result result = LEDGER_NO;
+    assert(batch == stock->batch);
     if (batch_filled(batch, NULL) == 0)
         return LEDGER_NO;
     for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
@@ -360,6 +362,7 @@ void strategy_remember_left(struct stock *stock, struct group *group, uint32_t l
 
 void strategy_conclude(struct stock *stock, struct group *group)
 {
+    assert(group_open(group));
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
     if (!strategy_fetch(stock, group, rows, &count))

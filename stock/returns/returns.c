@@ -42,6 +42,8 @@ struct part {
     bool moved, unmet; /* an order was ended; one could not be, as they had sold too few */
 };
 
+_Static_assert(LEDGER_SEGMENTS_MAX % 64 == 0, "the words of `planned` have a bit for each segment");
+
 /* One transaction; kept for the next. */
 struct returns_work {
     struct part *parts;
@@ -200,6 +202,7 @@ static void end_unchanged(struct stock *stock)
             segment_give_back(stock, hold);
         else if (lost || hold->state == SEGMENT_DOUBT)
             segment_post_release(stock, hold);
+        assert(hold->state == SEGMENT_ENDED || hold->state == SEGMENT_BUSY); /* given back */
     }
 }
 
@@ -245,6 +248,7 @@ static void list_segments(struct stock *stock, struct returns_work *work)
     for (size_t i = 0; i < stock->hold_count; i++)
         if (is_locked(&stock->holds[i]))
             work->holds[returned->segment_count++] = &stock->holds[i];
+    assert(returned->segment_count <= stock->hold_count);
     qsort(work->holds, returned->segment_count, sizeof work->holds[0], segment_compare);
     for (size_t i = 0; i < returned->segment_count; i++) {
         const struct segment_hold *hold = work->holds[i];
@@ -260,6 +264,7 @@ static void list_orders(struct returns_work *work)
 {
     struct ledger_return *returned = &work->returned;
     size_t kept = 0;
+    assert(returned->order_count == 0 && work->part_count <= LEDGER_RETURNS_MAX);
     returned->orders = work->orders;
     for (size_t i = 0; i < work->part_count; i++)
         for (size_t j = 0; j < work->parts[i].count; j++)
@@ -297,6 +302,7 @@ static void read_results(struct returns_work *work, enum ledger_result result,
             const struct ledger_return_order *ended =
                 bsearch(&key, work->orders, work->returned.order_count, sizeof key,
                         ledger_return_order_compare);
+            assert(ended); /* list_orders has listed it */
             bool repeat = j > 0 && part->orders[j - 1].order_id == order->order_id;
             order->result = result_of(result, ended);
             order->moved = order->result == STOCK_STATE_OK && !repeat;
@@ -437,6 +443,7 @@ static struct returns_work *begin_work(struct stock *stock, struct part *parts, 
 static void end_parts(struct stock *stock, struct part *parts, size_t count, enum ledger_status to,
                       struct returns *returns)
 {
+    assert(count > 0 && (to == LEDGER_CANCELLED || to == LEDGER_EXPIRED));
     struct returns_work *work = begin_work(stock, parts, count);
     if (lock(stock, work)) {
         end_locked(stock, work, to, returns);

@@ -11,6 +11,8 @@
 #include "sql/orders/orders.h"
 #include "stock/stock_core.h"
 
+_Static_assert((int)STOCK_CHANGES_MAX <= (int)LEDGER_RETURNS_MAX, "one return takes a whole call");
+
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 
 /* Repeats a call until the orders' statuses are known, or the time is over, or nothing can be
@@ -153,6 +155,7 @@ struct cancel_try {
 
 static bool cancel_read(struct stock *stock, struct trial *trial, struct cancel_try *this_try)
 {
+    assert(trial->open_count > 0);
     struct ledger_record *records[STOCK_CHANGES_MAX];
     this_try->ended_count = this_try->pending_count = 0;
     if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
@@ -183,6 +186,7 @@ static void confirm_ended(struct stock *stock, const struct cancel_try *this_try
 
 static void read_returned(struct return_order *orders, size_t count)
 {
+    assert(count <= STOCK_CHANGES_MAX);
     for (size_t i = 0; i < count; i++) {
         struct stock_status_change *change = orders[i].owner;
         change->result = orders[i].result;
@@ -262,6 +266,7 @@ static size_t keep_busy(struct return_order *orders, size_t count, bool *failed_
 static enum ledger_result expire_all(struct stock *stock, struct return_order *orders, size_t count,
                                      struct stock_expired *expired)
 {
+    assert(count <= LEDGER_RETURNS_MAX);
     unsigned held = stock->held_row.count;
     struct returns returns = {.moved = 1};
     bool failed = false;

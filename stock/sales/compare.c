@@ -37,6 +37,7 @@ static struct stock_cached read_cached(const struct script_call *call)
 static bool read_segments(struct stock *stock, const char *sku, const struct ledger_segment *rows,
                           size_t count)
 {
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
     stock_flush(stock);
     for (size_t i = 0; i < count; i++)
         post_read(stock, sku, rows[i].segment);
@@ -139,6 +140,7 @@ static void count_repaired(const struct stock *stock, const struct sale_lock *lo
             next++;
         }
     }
+    assert(report->repaired <= report->difference_count);
 }
 
 /* Every segment is loaded again, whether it differs or not, as the ledger's fences were raised. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
 
@@ -29,6 +30,7 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
     for (size_t i = 0; i < count; i++) {
         locked->holds[i] = (struct segment_hold){.segment = (uint32_t)i, .state = SEGMENT_DIRTY};
         lock_redis_copy(locked->handles[i], STOCK_PREFIX, &locked->holds[i].lock);
+        assert(strcmp(locked->holds[i].lock.name, locked->names[i]) == 0);
     }
     return STOCK_ADMIN_OK;
 }
@@ -72,6 +74,7 @@ enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, 
 
 bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fences_out)
 {
+    assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     bool held = true;
     stock_flush(stock); /* there may be as many calls as segments */
     for (size_t i = 0; i < locked->count; i++) {
@@ -106,6 +109,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
 void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_result result,
                    const struct ledger_sale *sale, const struct ledger_segment *rows)
 {
+    assert(result != LEDGER_OK || sale->segments <= locked->count);
     if (result == LEDGER_OK)
         sale_lock_post_round(stock, locked, sale->round, rows, sale->segments);
     for (size_t i = 0; i < locked->count && result != LEDGER_OK && result != LEDGER_UNKNOWN; i++)

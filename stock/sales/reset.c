@@ -123,6 +123,7 @@ static enum stock_admin_result check(const struct stock_reset *asked, const stru
 static enum stock_admin_result refuse(struct stock *stock, struct resetting *resetting,
                                       const struct ledger_sale *now, enum stock_admin_result why)
 {
+    assert(why != STOCK_ADMIN_OK);
     enum stock_admin_result done = STOCK_ADMIN_FAILED;
     if (find_key(stock, resetting, &done))
         return done;

@@ -80,6 +80,7 @@ static enum stock_admin_result add_locked(struct stock *stock, struct adding *ad
 static enum stock_admin_result try_once(struct stock *stock, struct adding *adding,
                                         struct sale_lock *locked)
 {
+    assert(adding->units > 0);
     enum stock_admin_result result;
     adding->again = false;
     if (find_key(stock, adding, &result)) {

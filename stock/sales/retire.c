@@ -35,6 +35,7 @@ struct retiring {
 
 static void drop_locked(struct stock *stock, struct sale_lock *locked)
 {
+    assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < locked->count; i++)
         segment_post_retire(stock, &locked->holds[i].lock);
     sale_lock_release(stock, locked);

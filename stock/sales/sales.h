@@ -23,6 +23,8 @@ enum {
     STOCK_CHANGE_ALL = 31,
 };
 
+_Static_assert(STOCK_CHANGE_ALL == 2 * STOCK_CHANGE_PAUSED - 1, "all of them, and no others");
+
 struct stock_change {
     unsigned fields;
     struct ledger_settings settings;
@@ -95,6 +97,8 @@ enum ledger_result stock_round_end(struct stock *stock, int64_t until_ns, uint64
 /* ---- restock.c ---- */
 
 enum { STOCK_TOTAL_MAX = 10000000 }; /* units of one sale */
+
+_Static_assert((int)STOCK_TOTAL_MAX <= (int)LEDGER_TOTAL_MAX, "the ledger can count them");
 
 /* Adds `units` >= 1 to a sale, holding all of its segments' locks, so that all segments have the
  * same left, and publishes it to every process. Waits up to `wait_ms` for the locks. `key` is an

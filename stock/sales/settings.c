@@ -1,6 +1,8 @@
 /* Changing a sale's settings while it runs. */
 #include "stock/sales/sales.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
@@ -12,6 +14,7 @@ enum {
 
 void stock_change_apply(struct ledger_settings *settings, const struct stock_change *change)
 {
+    assert((change->fields & ~(unsigned)STOCK_CHANGE_ALL) == 0);
     const struct ledger_settings *to = &change->settings;
     if (change->fields & STOCK_CHANGE_STARTS)
         settings->starts_ms = to->starts_ms;

@@ -42,6 +42,7 @@ static void counter_key(const struct segment_hold *hold, char *key_out)
 static void counter_begin(struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
+    assert(wanted > 0 && segment < snapshot->segments);
     segment_begin(hold, sale, snapshot, segment);
     hold->taken = wanted; /* until the answer says how many they are */
 }
@@ -408,6 +409,7 @@ static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t w
         hold->state = SEGMENT_DIRTY;
     else
         hold->state = taken > 0 ? swap(redis, key, available - taken) : SEGMENT_EMPTY;
+    assert(hold->state != SEGMENT_POSTED);
     if (hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_EMPTY)
         counter_took(hold, taken, settled, (uint32_t)available - taken);
 }
