@@ -5,12 +5,14 @@
  * not. */
 #include "ctl/http.h"
 
+#include <assert.h>
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/identifier.h"
 #include "ctl/output/say.h"
 
 enum {
@@ -268,4 +270,16 @@ void http_call(struct http *http, const struct call *call, struct reply *reply_o
         if (says_nothing(reply_out))
             reply_out->outcome = OUTCOME_UNKNOWN;
     }
+}
+
+const char *http_encode_user(const char *user_id, char out[ENCODED_USER_SIZE])
+{
+    char *to = out;
+    assert(strlen(user_id) < USER_ID_SIZE);
+    *to = '\0';
+    for (const char *from = user_id; *from; from++)
+        to += identifier_alphabet[(unsigned char)*from]
+                  ? sprintf(to, "%c", *from)
+                  : sprintf(to, "%%%02X", (unsigned char)*from);
+    return out;
 }

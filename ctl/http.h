@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/identifier.h"
 #include "ctl/config.h"
 #include "ctl/context.h"
 
@@ -51,5 +52,11 @@ void http_close(struct http *http);
  * repeated. The caller frees the reply. */
 void http_call(struct http *http, const struct call *call, struct reply *reply_out);
 void reply_free(struct reply *reply);
+
+enum { ENCODED_USER_SIZE = 3 * USER_ID_SIZE };
+
+/* Encodes a user id for a path or a query: all but letters, digits and a few signs becomes %XX.
+ * Returns `out`. */
+const char *http_encode_user(const char *user_id, char out[ENCODED_USER_SIZE]);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/commands/metrics.h"
+#include "ctl/commands/daemon.h"
 #include "ctl/options.h"
 #include "ctl/output/say.h"
 #include "ctl/commands/settings.h"
@@ -141,39 +141,42 @@ static void test_metrics(void **state)
 
 static void test_table_is_aligned_by_characters(void **state)
 {
-    static const struct column columns[] = {{"bar", false}, {"n", true}, {"text", false}};
+    static const struct column columns[] = {
+        {"bar", "bar", CELL_TEXT}, {"n", "in.n", CELL_NUMBER}, {"text", "text", CELL_TEXT}};
     char *text = NULL;
     size_t size = 0;
-    struct table table;
     FILE *out = open_memstream(&text, &size);
+    json_t *rows =
+        json_pack("[{s:s, s:{s:i}, s:s}, {s:s, s:{s:i}, s:s}]", "bar", "\u2588\u00b7", "in", "n", 7,
+                  "text", "a", "bar", "xxxx", "in", "n", 12345, "text", "b\033[2J\n");
     (void)state;
-    table_begin(&table, columns, 3);
-    table_add(&table, "%s", "\u2588\u00b7");
-    table_add(&table, "%d", 7);
-    table_add(&table, "%s", "a");
-    table_add(&table, "%s", "xxxx");
-    table_add(&table, "%d", 12345);
-    table_add(&table, "%s", "b\033[2J\n");
-    table_print(&table, out);
+    table_print(columns, 3, rows, out);
     fclose(out);
     assert_string_equal(text, "bar       n  text\n"
                               "\u2588\u00b7        7  a\n"
                               "xxxx  12345  b?[2J?\n");
+    json_decref(rows);
     free(text);
 }
 
-static void test_table_of_many_rows(void **state)
+static void test_cells(void **state)
 {
-    static const struct column columns[] = {{"n", true}};
-    struct table table;
-    FILE *out = fopen("/dev/null", "w");
+    static const struct column columns[] = {{"n", "n", CELL_NUMBER},
+                                            {"s", "s", CELL_SECONDS},
+                                            {"t", "t", CELL_TENTHS},
+                                            {"none", "none", CELL_TEXT},
+                                            {"empty", "empty", CELL_TEXT}};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    json_t *rows =
+        json_pack("[{s:f, s:i, s:f, s:n, s:s}]", "n", 2.6, "s", 60, "t", 1.25, "none", "empty", "");
     (void)state;
-    table_begin(&table, columns, 1);
-    for (int i = 0; i < 1000; i++)
-        table_add(&table, "%d", i);
-    assert_int_equal(table.cell_count, 1000);
-    table_print(&table, out);
+    table_print(columns, 5, rows, out);
     fclose(out);
+    assert_string_equal(text, "n     s    t  none  empty\n3  60 s  1.2  -     -\n");
+    json_decref(rows);
+    free(text);
 }
 
 int main(void)
@@ -186,7 +189,7 @@ int main(void)
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_table_is_aligned_by_characters),
-        cmocka_unit_test(test_table_of_many_rows),
+        cmocka_unit_test(test_cells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* seckillctl audit: orders, units sold, what Redis has, and what is counted for users, compared.
+/* seckillctl audit and reconcile: orders, units sold, what Redis has, and what is counted for users,
+ * compared.
  *
  *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
  *     ─► each sale again ─► compare ─► the same again while the sales moved in between
@@ -14,12 +15,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "ctl/http.h"
 #include "ctl/output/answer.h"
 #include "ctl/commands/audit_read.h"
-#include "ctl/commands/audit_report.h"
-#include "ctl/commands/reconcile.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
+#include "ctl/output/table.h"
 #include "ctl/pods.h"
 
 enum {
@@ -101,6 +102,22 @@ static int read_until_steady(struct audit *audit, int64_t wait_s)
 
 /* ---- Redis ---- */
 
+/* POST /admin/reconcile. EX_OK with the report, which the caller releases; else the exit status
+ * after a message. */
+static int reconcile_sale(struct context *context, const char *sku, json_t **report_out)
+{
+    struct reply reply;
+    json_t *body = json_pack("{s:s}", "sku", sku);
+    struct call call = {
+        .class = CLASS_ADMIN, .method = "POST", .path = "/admin/reconcile", .body = body};
+    http_call(context->http, &call, &reply);
+    int status = answer_check(context, &reply, NULL);
+    *report_out = status == EX_OK ? json_incref(reply.json) : NULL;
+    json_decref(body);
+    reply_free(&reply);
+    return status;
+}
+
 /* What differed was told before; this tells what was set again. */
 static void note_recovered(struct audit *audit, const char *sku, const json_t *row)
 {
@@ -129,6 +146,154 @@ static int reconcile_all(struct audit *audit)
         json_decref(report);
     }
     return status;
+}
+
+static void print_reconciled(const char *sku, const json_t *report)
+{
+    static const struct column columns[] = {
+        {"segment", "segment", CELL_NUMBER},
+        {"reason", "reason", CELL_TEXT},
+        {"in Redis", "redis_available", CELL_NUMBER},
+        {"in the ledger", "ledger_available", CELL_NUMBER},
+    };
+    const json_t *rows = json_object_get(report, "differences");
+    if (json_array_size(rows) > 0)
+        TABLE_PRINT(columns, rows);
+    printf("%s, round %lld: %zu of %lld segments differed, %lld were corrected\n", sku,
+           (long long)answer_integer(report, "round"), json_array_size(rows),
+           (long long)answer_integer(report, "segments"),
+           (long long)answer_integer(report, "repaired"));
+}
+
+int reconcile_run(struct context *context)
+{
+    json_t *report = NULL;
+    const char *sku = sale_argument(context, 1);
+    int status = sku ? reconcile_sale(context, sku, &report) : EX_USAGE;
+    if (status != EX_OK)
+        return status;
+    if (has_option(context, OPTION_JSON))
+        answer_print(context, report);
+    else
+        print_reconciled(sku, report);
+    if (!json_is_true(json_object_get(report, "consistent"))) {
+        say("Redis was lost meanwhile, or a lease ran out: repeat the call");
+        status = EX_REFUSED;
+    }
+    json_decref(report);
+    return status;
+}
+
+/* ---- the report ---- */
+
+static json_t *pack_sale(const struct audit_sale *sale, bool several_pods)
+{
+    json_t *segments = json_deep_copy(json_object_get(sale->head, "segments")), *segment;
+    json_int_t total = answer_integer(sale->head, "total");
+    json_int_t sold = answer_integer(sale->head, "sold");
+    size_t i;
+    json_array_foreach(segments, i, segment)
+    {
+        json_int_t capacity = answer_integer(segment, "capacity");
+        json_object_set_new(segment, "available",
+                            json_integer(capacity - answer_integer(segment, "sold")));
+    }
+    json_t *pod = several_pods ? json_integer((json_int_t)sale->pod) : NULL;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
+                     "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
+                     sold, "available", total - sold, "orders",
+                     (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
+                     (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved,
+                     "paid", (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled,
+                     "expired", (json_int_t)sale->expired, "segments", segments, "pod", pod);
+}
+
+static void print_lines(const json_t *lines, const char *before)
+{
+    size_t i;
+    const json_t *line;
+    char text[2 * TEXT_SIZE];
+    json_array_foreach(lines, i, line)
+    {
+        snprintf(text, sizeof text, "%s", json_string_value(line));
+        say_clean(text); /* parts of it come from the service */
+        printf("%s: %s\n", before, text);
+    }
+}
+
+/* What Redis says is left of a sale that pack_sale has made. */
+static void add_redis(json_t *sale)
+{
+    json_int_t left = 0;
+    size_t i;
+    const json_t *segment;
+    json_array_foreach(json_object_get(sale, "segments"), i, segment)
+    {
+        left += answer_integer(json_object_get(segment, "redis"), "available");
+    }
+    json_object_set_new(sale, "in_redis", json_integer(left));
+}
+
+static void print_report(const struct audit *audit, json_t *sales, const char *verdict)
+{
+    static const struct column columns[] = {
+        {"pod", "pod", CELL_NUMBER},
+        {"sku", "sku", CELL_TEXT},
+        {"round", "round", CELL_NUMBER},
+        {"total", "total", CELL_NUMBER},
+        {"sold", "sold", CELL_NUMBER},
+        {"in orders", "ordered", CELL_NUMBER},
+        {"left", "available", CELL_NUMBER},
+        {"in Redis", "in_redis", CELL_NUMBER},
+        {"reserved", "states.reserved", CELL_NUMBER},
+        {"paid", "states.paid", CELL_NUMBER},
+        {"cancelled", "states.cancelled", CELL_NUMBER},
+        {"expired", "states.expired", CELL_NUMBER},
+    };
+    size_t hidden = audit->context->config.pod_count > 1 ? 0 : 1; /* the column of the pod */
+    size_t i;
+    json_t *sale;
+    json_array_foreach(sales, i, sale)
+    {
+        add_redis(sale);
+    }
+    table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
+    if (audit->acked.count > 0)
+        printf("orders that clients saw accepted: %zu\n", audit->acked.count);
+    if (audit->acked.repeats > 0)
+        printf("of them seen more than once: %zu\n", audit->acked.repeats);
+    print_lines(audit->awaiting, "awaits recovery");
+    print_lines(audit->recovered, "recovered");
+    print_lines(audit->differences, "difference");
+    printf("verdict: %s\n", verdict);
+}
+
+/* Prints the report. EX_OK: consistent. EX_REFUSED: a difference. EX_TEMPFAIL: the sales moved all
+ * the while. */
+static int report(const struct audit *audit)
+{
+    bool consistent = json_array_size(audit->differences) == 0;
+    bool unclear = !consistent && audit->moved;
+    json_t *sales = json_array();
+    for (size_t i = 0; i < audit->sale_count; i++)
+        json_array_append_new(sales,
+                              pack_sale(&audit->sales[i], audit->context->config.pod_count > 1));
+    json_t *all = json_pack("{s:o, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
+                            (json_int_t)audit->acked.count, "differences", audit->differences,
+                            "awaiting", audit->awaiting, "recovered", audit->recovered, "steady",
+                            !audit->moved, "consistent", consistent);
+    if (has_option(audit->context, OPTION_JSON))
+        answer_print_all(all);
+    else
+        print_report(audit, sales,
+                     consistent ? "consistent"
+                     : unclear  ? "unclear"
+                                : "NOT CONSISTENT");
+    json_decref(all);
+    if (!unclear)
+        return consistent ? EX_OK : EX_REFUSED;
+    say("the sale moved while it was read: pause it, or try again with a longer --wait");
+    return EX_TEMPFAIL;
 }
 
 /* ---- what to audit ---- */
@@ -237,7 +402,7 @@ static int run(struct audit *audit, int64_t wait_s)
     if (status == EX_OK && has_option(audit->context, OPTION_RECONCILE))
         status = reconcile_all(audit);
     if (status == EX_OK)
-        status = audit_report(audit);
+        status = report(audit);
     for (size_t i = 0; i < audit->sale_count; i++)
         audit_sale_free(&audit->sales[i]);
     json_decref(all);

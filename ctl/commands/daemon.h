@@ -1,9 +1,36 @@
-/* One daemon of those in the configuration: its health and its metrics. */
+/* A daemon as status and top show it: its health, and its metrics from their Prometheus text. */
 #ifndef SECKILL_CTL_COMMANDS_DAEMON_H
 #define SECKILL_CTL_COMMANDS_DAEMON_H
 
+#include <jansson.h>
+
 #include "ctl/context.h"
-#include "ctl/commands/metrics.h"
+
+struct metric {
+    const char *name; /* with its labels */
+    double value;
+};
+
+struct metrics {
+    char *text; /* holds the names */
+    struct metric *list;
+    size_t count;
+};
+
+/* Reads all lines that are "name value". The caller frees the metrics. */
+void metrics_parse(const char *text, struct metrics *metrics_out);
+void metrics_free(struct metrics *metrics);
+
+/* The value of exactly this name and labels; 0 if there is none. */
+double metrics_value(const struct metrics *metrics, const char *name);
+
+/* How much a counter has grown; all of it when the daemon has begun anew. */
+double metrics_growth(const struct metrics *before, const struct metrics *now, const char *name);
+
+/* The quantile, 0.5 or 0.99, of what a histogram has observed between the two, by linear
+ * interpolation within its bucket, in the histogram's own unit; negative: it observed nothing. */
+double metrics_quantile(const struct metrics *before, const struct metrics *now, const char *name,
+                        double quantile);
 
 enum { STATE_SIZE = 24 };
 
@@ -21,6 +48,9 @@ struct daemon_state {
 void daemon_ask(struct context *context, const struct address *address,
                 struct daemon_state *state_out);
 void daemon_free(struct daemon_state *state);
+
+/* Its address, state and servers and, unless it is away, its queue: a new object. */
+json_t *daemon_pack(const struct daemon_state *state);
 
 bool daemon_ready(const struct daemon_state *state);
 

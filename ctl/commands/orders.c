@@ -7,49 +7,39 @@
 
 #include "base/identifier.h"
 #include "ctl/output/answer.h"
-#include "ctl/encode.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
+#include "ctl/output/table.h"
 
 enum { PATH_SIZE = 256 + ENCODED_USER_SIZE, ID_SIZE = 32 };
 
 /* ---- printing ---- */
 
-static void add_order(struct table *table, const json_t *order)
-{
-    const char *expires = answer_text(order, "expires_at");
-    table_add(table, "%s", answer_text(order, "order_id"));
-    table_add(table, "%s", answer_text(order, "sku"));
-    table_add(table, "%lld", (long long)answer_integer(order, "round"));
-    table_add(table, "%s", answer_text(order, "user_id"));
-    table_add(table, "%lld", (long long)answer_integer(order, "qty"));
-    table_add(table, "%lld", (long long)answer_integer(order, "segment"));
-    table_add(table, "%s", answer_text(order, "status"));
-    table_add(table, "%s", answer_text(order, "created_at"));
-    table_add(table, "%s", *expires ? expires : "-");
-}
-
-static void begin(struct table *table_out)
+static void print_rows(const json_t *orders)
 {
     static const struct column columns[] = {
-        {"order", true},   {"sku", false},        {"round", true},
-        {"user", false},   {"qty", true},         {"segment", true},
-        {"status", false}, {"created at", false}, {"expires at", false},
+        {"order", "order_id", CELL_NUMBER},
+        {"sku", "sku", CELL_TEXT},
+        {"round", "round", CELL_NUMBER},
+        {"user", "user_id", CELL_TEXT},
+        {"qty", "qty", CELL_NUMBER},
+        {"segment", "segment", CELL_NUMBER},
+        {"status", "status", CELL_TEXT},
+        {"created at", "created_at", CELL_TEXT},
+        {"expires at", "expires_at", CELL_TEXT},
     };
-    table_begin(table_out, columns, sizeof columns / sizeof columns[0]);
+    TABLE_PRINT(columns, orders);
 }
 
 static void print_order(const struct context *context, json_t *order)
 {
-    struct table table;
-    if (has_option(context, OPTION_JSON)) {
+    json_t *orders = json_pack("[O]", order);
+    if (has_option(context, OPTION_JSON))
         answer_print(context, order);
-        return;
-    }
-    begin(&table);
-    add_order(&table, order);
-    table_print(&table, stdout);
+    else
+        print_rows(orders);
+    json_decref(orders);
 }
 
 /* ---- one order ---- */
@@ -108,8 +98,9 @@ static int read_page(struct context *context, const char *user, json_t *orders, 
     char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
     struct reply reply;
     const char *sku = context->options.values[OPTION_SKU];
-    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", encode_user(user, encoded),
-             sku ? "&sku=" : "", sku ? sku : "", *after ? "&after=" : "", after);
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s",
+             http_encode_user(user, encoded), sku ? "&sku=" : "", sku ? sku : "",
+             *after ? "&after=" : "", after);
     struct call call = {.class = CLASS_SHOP, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
     int status = answer_check(context, &reply, NULL);
@@ -132,25 +123,6 @@ static int read_orders(struct context *context, const char *user, json_t *orders
     return status;
 }
 
-static void print_orders(const struct context *context, const json_t *orders)
-{
-    struct table table;
-    size_t i;
-    const json_t *order;
-    if (has_option(context, OPTION_JSON)) {
-        json_t *all = json_pack("{s:O}", "orders", orders);
-        answer_print(context, all);
-        json_decref(all);
-        return;
-    }
-    begin(&table);
-    json_array_foreach(orders, i, order)
-    {
-        add_order(&table, order);
-    }
-    table_print(&table, stdout);
-}
-
 int orders_of_user(struct context *context)
 {
     const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
@@ -167,8 +139,12 @@ int orders_of_user(struct context *context)
         int status = read_orders(context, user, orders);
         worst = status > worst ? status : worst;
     }
-    if (worst == EX_OK || json_array_size(orders) > 0)
-        print_orders(context, orders);
-    json_decref(orders);
+    json_t *all = json_pack("{s:o}", "orders", orders);
+    bool json = has_option(context, OPTION_JSON), found = json_array_size(orders) > 0;
+    if (json && (worst == EX_OK || found))
+        answer_print_all(all);
+    else if (worst == EX_OK || found)
+        print_rows(orders);
+    json_decref(all);
     return worst;
 }

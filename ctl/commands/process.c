@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ctl/output/answer.h"
-#include "ctl/output/confirm.h"
 #include "ctl/http.h"
 #include "ctl/output/say.h"
 #include "ctl/output/table.h"
@@ -38,26 +37,15 @@ static bool read_level(const struct context *context, json_t **body_out)
     return *body_out;
 }
 
-static void show_level(struct table *table, json_t *all, const struct address *address,
-                       const json_t *answer)
-{
-    json_int_t for_s = answer_integer(answer, "for_s");
-    json_array_append_new(all, json_pack("{s:s, s:O}", "address", address->shown, "log", answer));
-    if (!table)
-        return;
-    table_add(table, "%s", address->shown);
-    table_add(table, "%s", answer_text(answer, "level"));
-    table_add(table, for_s > 0 ? "%lld s" : "-", (long long)for_s);
-}
-
 int process_log_level(struct context *context)
 {
-    static const struct column columns[] = {{"daemon", false}, {"level", false}, {"for", true}};
-    struct table table;
-    bool json = has_option(context, OPTION_JSON);
+    static const struct column columns[] = {
+        {"daemon", "address", CELL_TEXT},
+        {"level", "log.level", CELL_TEXT},
+        {"for", "log.for_s", CELL_SECONDS},
+    };
     json_t *body, *all = json_array();
     int status = read_level(context, &body) ? EX_OK : EX_USAGE;
-    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < context->config.admin_count && status != EX_USAGE; i++) {
         struct reply reply;
         const struct address *address = &context->config.admin[i];
@@ -69,15 +57,16 @@ int process_log_level(struct context *context)
         http_call(context->http, &call, &reply);
         int one = answer_check(context, &reply, NULL);
         if (one == EX_OK)
-            show_level(json ? NULL : &table, all, address, reply.json);
+            json_array_append_new(
+                all, json_pack("{s:s, s:O}", "address", address->shown, "log", reply.json));
         else
             status = one;
         reply_free(&reply);
     }
-    if (json && status != EX_USAGE)
+    if (has_option(context, OPTION_JSON) && status != EX_USAGE)
         answer_print(context, all);
-    if (!json && json_array_size(all) > 0)
-        table_print(&table, stdout);
+    else if (json_array_size(all) > 0)
+        TABLE_PRINT(columns, all);
     json_decref(all);
     json_decref(body);
     return status;
@@ -121,14 +110,14 @@ static int confirm_drain(struct context *context, const struct address *address)
     if (has_option(context, OPTION_UNDO))
         return EX_OK;
     if (has_option(context, OPTION_STAY))
-        return confirm(context,
-                       "lets %s say that it is draining, so that balancers send it no "
-                       "clients; it serves on until drain --undo or its end",
+        return say_and_ask(context,
+                           "lets %s say that it is draining, so that balancers send it no "
+                           "clients; it serves on until drain --undo or its end",
+                           address->shown);
+    return say_and_ask(context,
+                       "ends the daemon %s, after its time as a lame duck and the requests "
+                       "under way",
                        address->shown);
-    return confirm(context,
-                   "ends the daemon %s, after its time as a lame duck and the requests "
-                   "under way",
-                   address->shown);
 }
 
 static void print_state(const struct address *address, const json_t *answer)

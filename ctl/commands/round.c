@@ -13,9 +13,7 @@
 
 #include "base/identifier.h"
 #include "ctl/output/answer.h"
-#include "ctl/output/confirm.h"
 #include "ctl/http.h"
-#include "ctl/output/interrupt.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
 #include "ctl/commands/settings.h"
@@ -52,18 +50,6 @@ static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SI
 
 /* ---- the call ---- */
 
-static void print_sale(const struct context *context, json_t *sale)
-{
-    struct table table;
-    if (has_option(context, OPTION_JSON)) {
-        answer_print(context, sale);
-        return;
-    }
-    sale_table_begin(&table);
-    sale_table_add(&table, sale);
-    table_print(&table, stdout);
-}
-
 /* What makes a repeat by hand the same call: +30m would be another time then. */
 static void write_options(const char *repeat, const json_t *body, const char *key, char *out,
                           size_t size)
@@ -83,9 +69,9 @@ static void call_once(struct context *context, const struct call *call, const ch
                  "seckillctl: %s\n",
                  line) < 0)
         abort();
-    interrupt_say(text);
+    say_on_signal(text);
     http_call(context->http, call, reply_out);
-    interrupt_done();
+    say_on_signal_no_more();
     free(text);
     free(line);
 }
@@ -107,7 +93,7 @@ static int send(struct context *context, const char *path, const json_t *body, c
         return EX_REFUSED; /* the caller says more than the refusal does */
     int status = answer_check(context, reply_out, options);
     if (status == EX_OK)
-        print_sale(context, reply_out->json);
+        sale_print_one(context, reply_out->json);
     return status;
 }
 
@@ -212,7 +198,7 @@ static int end_round(struct resetting *resetting, const struct reply *refusal)
         say("not done: --yes alone does not end a round in use; --end-round does");
         return EX_REFUSED;
     }
-    int status = confirm(context, "the reset %s", use);
+    int status = say_and_ask(context, "the reset %s", use);
     if (status != EX_OK)
         return status;
     status = send_reset(resetting, true, &reply);
@@ -226,7 +212,7 @@ static int reset_sale(struct resetting *resetting, const json_t *stock)
     struct context *context = resetting->context;
     struct reply reply;
     bool repeats = has_option(context, OPTION_KEY);
-    int status = confirm(
+    int status = say_and_ask(
         context, "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
         repeats ? "repeats what " : "", resetting->sku, (long long)answer_integer(stock, "round"),
         (long long)answer_integer(stock, "sold"), (long long)answer_integer(stock, "total"),
@@ -311,12 +297,12 @@ int round_retire(struct context *context)
     int status = sku ? sale_read(context, sku, &stock) : EX_USAGE;
     if (status != EX_OK)
         return status;
-    status = confirm(context,
-                     "retires %s: ends its round %lld, which has sold %lld of %lld units; "
-                     "its orders stay",
-                     sku, (long long)answer_integer(stock.json, "round"),
-                     (long long)answer_integer(stock.json, "sold"),
-                     (long long)answer_integer(stock.json, "total"));
+    status = say_and_ask(context,
+                         "retires %s: ends its round %lld, which has sold %lld of %lld units; "
+                         "its orders stay",
+                         sku, (long long)answer_integer(stock.json, "round"),
+                         (long long)answer_integer(stock.json, "sold"),
+                         (long long)answer_integer(stock.json, "total"));
     reply_free(&stock);
     return status == EX_OK ? delete_sale(context, sku) : status;
 }

@@ -9,10 +9,12 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "ctl/commands/commands.h"
 #include "ctl/output/answer.h"
 #include "ctl/output/say.h"
+#include "ctl/output/table.h"
 
-enum { PATH_SIZE = 160, TIME_SIZE = 32, BAR_LEVELS = 8 };
+enum { PATH_SIZE = 160, TIME_SIZE = 32, BAR_LEVELS = 8, BAR_SEGMENTS_MAX = 64 };
 
 bool sale_identifier(const char *text, const char *what)
 {
@@ -98,44 +100,40 @@ const char *sale_state(const json_t *sale)
     return answer_integer(sale, "available") > 0 ? "open" : "sold out";
 }
 
-void sale_table_begin(struct table *table_out)
+void sale_print(json_t *sales)
 {
     static const struct column columns[] = {
-        {"sku", false},       {"round", true},    {"state", false}, {"total", true},
-        {"sold", true},       {"left", true},     {"limit", true},  {"pay within", true},
-        {"starts at", false}, {"ends at", false},
+        {"sku", "sku", CELL_TEXT},
+        {"round", "round", CELL_NUMBER},
+        {"state", "state", CELL_TEXT},
+        {"total", "total", CELL_NUMBER},
+        {"sold", "sold", CELL_NUMBER},
+        {"left", "available", CELL_NUMBER},
+        {"limit", "per_user_limit", CELL_NUMBER},
+        {"pay within", "pay_within_s", CELL_SECONDS},
+        {"starts at", "starts_at", CELL_TEXT},
+        {"ends at", "ends_at", CELL_TEXT},
     };
-    table_begin(table_out, columns, sizeof columns / sizeof columns[0]);
+    size_t i;
+    json_t *sale;
+    json_array_foreach(sales, i, sale)
+    {
+        json_object_set_new(sale, "state", json_string(sale_state(sale)));
+    }
+    TABLE_PRINT(columns, sales);
 }
 
-static void add_limit(struct table *table, const json_t *sale, const char *name, const char *unit)
+void sale_print_one(const struct context *context, json_t *sale)
 {
-    json_int_t number = answer_integer(sale, name);
-    if (number > 0)
-        table_add(table, "%lld%s", (long long)number, unit);
+    json_t *sales = json_pack("[O]", sale);
+    if (has_option(context, OPTION_JSON))
+        answer_print(context, sale);
     else
-        table_add(table, "-");
+        sale_print(sales);
+    json_decref(sales);
 }
 
-static void add_time(struct table *table, const json_t *sale, const char *name)
-{
-    const char *text = answer_text(sale, name);
-    table_add(table, "%s", *text ? text : "-");
-}
-
-void sale_table_add(struct table *table, const json_t *sale)
-{
-    table_add(table, "%s", answer_text(sale, "sku"));
-    table_add(table, "%lld", (long long)answer_integer(sale, "round"));
-    table_add(table, "%s", sale_state(sale));
-    table_add(table, "%lld", (long long)answer_integer(sale, "total"));
-    table_add(table, "%lld", (long long)answer_integer(sale, "sold"));
-    table_add(table, "%lld", (long long)answer_integer(sale, "available"));
-    add_limit(table, sale, "per_user_limit", "");
-    add_limit(table, sale, "pay_within_s", " s");
-    add_time(table, sale, "starts_at");
-    add_time(table, sale, "ends_at");
-}
+/* ---- the bar ---- */
 
 /* A segment with anything left never looks empty. */
 static const char *bar_part(json_int_t left, json_int_t capacity)
@@ -149,12 +147,12 @@ static const char *bar_part(json_int_t left, json_int_t capacity)
     return utf8 ? blocks[level] : digits[level];
 }
 
-void sale_bar(const json_t *stock, char bar_out[BAR_SIZE])
+void sale_add_bar(json_t *stock)
 {
     const json_t *segments = json_object_get(stock, "segments");
+    char bar[BAR_SEGMENTS_MAX * 4 + 1] = "";
     size_t count = json_array_size(segments), length = 0;
     size_t group = (count + BAR_SEGMENTS_MAX - 1) / BAR_SEGMENTS_MAX;
-    bar_out[0] = '\0';
     for (size_t i = 0; i < count; i += group) {
         json_int_t left = 0, capacity = 0;
         for (size_t j = i; j < i + group && j < count; j++) {
@@ -162,6 +160,49 @@ void sale_bar(const json_t *stock, char bar_out[BAR_SIZE])
             capacity += answer_integer(json_array_get(segments, j), "capacity");
         }
         length +=
-            (size_t)snprintf(bar_out + length, BAR_SIZE - length, "%s", bar_part(left, capacity));
+            (size_t)snprintf(bar + length, sizeof bar - length, "%s", bar_part(left, capacity));
     }
+    json_object_set_new(stock, "bar", json_string(bar));
+}
+
+/* ---- the commands ---- */
+
+int sales_run(struct context *context)
+{
+    json_t *sales = NULL;
+    int status = sale_read_all(context, &sales);
+    if (status != EX_OK)
+        return status;
+    if (has_option(context, OPTION_JSON)) {
+        json_t *all = json_pack("{s:O}", "sales", sales);
+        answer_print(context, all);
+        json_decref(all);
+    } else {
+        sale_print(sales);
+    }
+    json_decref(sales);
+    return EX_OK;
+}
+
+int sales_stock(struct context *context)
+{
+    static const struct column columns[] = {
+        {"segment", "segment", CELL_NUMBER},
+        {"capacity", "capacity", CELL_NUMBER},
+        {"sold", "sold", CELL_NUMBER},
+        {"left", "available", CELL_NUMBER},
+    };
+    struct reply reply;
+    const char *sku = sale_argument(context, 1);
+    int status = sku ? sale_read(context, sku, &reply) : EX_USAGE;
+    if (status != EX_OK)
+        return status;
+    sale_print_one(context, reply.json);
+    if (!has_option(context, OPTION_JSON)) {
+        sale_add_bar(reply.json);
+        printf("\nleft of each segment: %s\n\n", answer_text(reply.json, "bar"));
+        TABLE_PRINT(columns, json_object_get(reply.json, "segments"));
+    }
+    reply_free(&reply);
+    return EX_OK;
 }

@@ -6,14 +6,11 @@
 
 #include "ctl/context.h"
 #include "ctl/http.h"
-#include "ctl/output/table.h"
-
-enum { BAR_SEGMENTS_MAX = 64, BAR_SIZE = BAR_SEGMENTS_MAX * 4 + 1 };
 
 /* The argument as a sku, for a path; NULL after a message. */
 const char *sale_argument(const struct context *context, size_t number);
 
-/* Whether a text may be part of a path or query: [A-Za-z0-9._:-]{1,64}. False after a message that
+/* True if a text may be part of a path or query: [A-Za-z0-9._:-]{1,64}. False after a message that
  * names it by `what`. */
 bool sale_identifier(const char *text, const char *what);
 
@@ -28,12 +25,15 @@ int sale_read_all(struct context *context, json_t **sales_out);
  * A constant text. */
 const char *sale_state(const json_t *sale);
 
-/* The table of sales: its columns, and the row of one. */
-void sale_table_begin(struct table *table_out);
-void sale_table_add(struct table *table, const json_t *sale);
+/* Prints the table of sales, and gives each its `state`. */
+void sale_print(json_t *sales);
 
-/* One character for each segment, or for a few of them where there are many: how much of it is
- * left. Blocks where the locale has UTF-8, else digits; a point is an empty segment. */
-void sale_bar(const json_t *stock, char bar_out[BAR_SIZE]);
+/* Prints the sale as a table, or with --json as it is. */
+void sale_print_one(const struct context *context, json_t *sale);
+
+/* Gives a stock its `bar`, with one character for each segment, or for a few of them where there
+ * are many: how much of it is left. Blocks where the locale has UTF-8, else digits; a point is an
+ * empty segment. */
+void sale_add_bar(json_t *stock);
 
 #endif

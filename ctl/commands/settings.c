@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "ctl/output/answer.h"
-#include "ctl/output/confirm.h"
 #include "ctl/http.h"
 #include "ctl/commands/commands.h"
 #include "ctl/commands/sale.h"
@@ -109,14 +108,8 @@ static int change(struct context *context, const char *sku, const json_t *body)
     struct call call = {.class = CLASS_ADMIN, .method = "PATCH", .path = path, .body = body};
     http_call(context->http, &call, &reply);
     int status = answer_check(context, &reply, NULL);
-    if (status == EX_OK && has_option(context, OPTION_JSON)) {
-        answer_print(context, reply.json);
-    } else if (status == EX_OK) {
-        struct table table;
-        sale_table_begin(&table);
-        sale_table_add(&table, reply.json);
-        table_print(&table, stdout);
-    }
+    if (status == EX_OK)
+        sale_print_one(context, reply.json);
     reply_free(&reply);
     return status;
 }
@@ -129,10 +122,10 @@ static int confirm_stop(struct context *context, const char *sku, const char *wh
     if (status != EX_OK)
         return status;
     if (strcmp(sale_state(reply.json), "open") == 0)
-        status = confirm(context, "%s %s, which is open: round %lld, %lld of %lld units sold", what,
-                         sku, (long long)answer_integer(reply.json, "round"),
-                         (long long)answer_integer(reply.json, "sold"),
-                         (long long)answer_integer(reply.json, "total"));
+        status = say_and_ask(context, "%s %s, which is open: round %lld, %lld of %lld units sold",
+                             what, sku, (long long)answer_integer(reply.json, "round"),
+                             (long long)answer_integer(reply.json, "sold"),
+                             (long long)answer_integer(reply.json, "total"));
     reply_free(&reply);
     return status;
 }

@@ -1,112 +1,79 @@
 /* seckillctl status: the daemons, their servers and the sales at a glance. */
-#include "ctl/commands/commands.h"
-
 #include <stdio.h>
 
-#include "ctl/output/answer.h"
+#include "ctl/commands/commands.h"
 #include "ctl/commands/daemon.h"
-#include "ctl/http.h"
 #include "ctl/commands/sale.h"
+#include "ctl/http.h"
+#include "ctl/output/answer.h"
 #include "ctl/output/say.h"
+#include "ctl/output/table.h"
 
-#define ORDERS(outcome) "seckill_orders_total{outcome=\"" outcome "\"}"
+static void add_orders(json_t *row, const struct metrics *metrics)
+{
+    static const char *const outcomes[] = {"accepted", "sold_out", "unavailable",
+                                           "outcome_unknown"};
+    json_t *orders = json_object();
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "seckill_orders_total{outcome=\"%s\"}", outcomes[i]);
+        json_object_set_new(orders, outcomes[i],
+                            json_integer((json_int_t)metrics_value(metrics, name)));
+    }
+    json_object_set_new(row, "orders", orders);
+}
 
-static void print_daemons(const struct daemon_state *states, size_t count)
+/* Adds the daemon to the list. */
+static void ask(struct context *context, const struct address *address, json_t *daemons,
+                bool *ready, bool *answered)
+{
+    struct daemon_state state;
+    daemon_ask(context, address, &state);
+    json_t *row = daemon_pack(&state);
+    if (state.metrics.text)
+        add_orders(row, &state.metrics);
+    if (state.why[0] != '\0')
+        say("%s", state.why);
+    *answered = *answered || state.why[0] == '\0';
+    *ready = *ready && daemon_ready(&state);
+    json_array_append_new(daemons, row);
+    daemon_free(&state);
+}
+
+static void print(const json_t *daemons, json_t *sales)
 {
     static const struct column columns[] = {
-        {"daemon", false},  {"state", false},      {"redis", false},
-        {"ledger", false},  {"queue", true},       {"accepted", true},
-        {"sold out", true}, {"unavailable", true}, {"unknown", true},
+        {"daemon", "address", CELL_TEXT},
+        {"state", "status", CELL_TEXT},
+        {"redis", "redis", CELL_TEXT},
+        {"ledger", "ledger", CELL_TEXT},
+        {"queue", "queue", CELL_NUMBER},
+        {"accepted", "orders.accepted", CELL_NUMBER},
+        {"sold out", "orders.sold_out", CELL_NUMBER},
+        {"unavailable", "orders.unavailable", CELL_NUMBER},
+        {"unknown", "orders.outcome_unknown", CELL_NUMBER},
     };
-    static const char *const names[] = {"seckill_queue_depth", ORDERS("accepted"),
-                                        ORDERS("sold_out"), ORDERS("unavailable"),
-                                        ORDERS("outcome_unknown")};
-    struct table table;
-    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < count; i++) {
-        table_add(&table, "%s", states[i].address->shown);
-        table_add(&table, "%s", states[i].state);
-        table_add(&table, "%s", states[i].redis);
-        table_add(&table, "%s", states[i].ledger);
-        for (size_t j = 0; j < sizeof names / sizeof names[0]; j++)
-            table_add(&table, states[i].metrics.text ? "%.0f" : "-",
-                      metrics_value(&states[i].metrics, names[j]));
-    }
-    table_print(&table, stdout);
-}
-
-static json_t *pack_daemons(const struct daemon_state *states, size_t count)
-{
-    json_t *daemons = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const struct metrics *metrics = &states[i].metrics;
-        json_array_append_new(
-            daemons,
-            json_pack("{s:s, s:s, s:s, s:s, s:I, s:{s:I, s:I, s:I, s:I}}", "address",
-                      states[i].address->shown, "status", states[i].state, "redis", states[i].redis,
-                      "ledger", states[i].ledger, "queue",
-                      (json_int_t)metrics_value(metrics, "seckill_queue_depth"), "orders",
-                      "accepted", (json_int_t)metrics_value(metrics, ORDERS("accepted")),
-                      "sold_out", (json_int_t)metrics_value(metrics, ORDERS("sold_out")),
-                      "unavailable", (json_int_t)metrics_value(metrics, ORDERS("unavailable")),
-                      "outcome_unknown",
-                      (json_int_t)metrics_value(metrics, ORDERS("outcome_unknown"))));
-    }
-    return daemons;
-}
-
-static void print_sales(const json_t *sales)
-{
-    struct table table;
-    size_t i;
-    const json_t *sale;
+    TABLE_PRINT(columns, daemons);
     if (json_array_size(sales) == 0)
         return;
     putchar('\n');
-    sale_table_begin(&table);
-    json_array_foreach(sales, i, sale)
-    {
-        sale_table_add(&table, sale);
-    }
-    table_print(&table, stdout);
-}
-
-static bool say_why(const struct daemon_state *states, size_t count)
-{
-    bool ready = true;
-    for (size_t i = 0; i < count; i++) {
-        ready = ready && daemon_ready(&states[i]);
-        if (states[i].why[0] != '\0')
-            say("%s", states[i].why);
-    }
-    return ready;
+    sale_print(sales);
 }
 
 int status_run(struct context *context)
 {
-    struct daemon_state states[DAEMONS_MAX];
-    size_t count = context->config.admin_count;
-    json_t *sales = NULL;
-    for (size_t i = 0; i < count; i++)
-        daemon_ask(context, &context->config.admin[i], &states[i]);
-    bool ready = say_why(states, count);
-    bool answered = false;
-    for (size_t i = 0; i < count; i++)
-        answered = answered || states[i].why[0] == '\0';
+    json_t *daemons = json_array(), *sales = NULL;
+    bool ready = true, answered = false;
+    for (size_t i = 0; i < context->config.admin_count; i++)
+        ask(context, &context->config.admin[i], daemons, &ready, &answered);
     /* The health needs no token, and is worth its lines without the sales. */
     bool wanted = answered && context->config.admin_token[0] != '\0';
     int status = wanted ? sale_read_all(context, &sales) : EX_OK;
-    if (has_option(context, OPTION_JSON)) {
-        json_t *all =
-            json_pack("{s:o, s:O*}", "daemons", pack_daemons(states, count), "sales", sales);
+    json_t *all = json_pack("{s:o, s:o*}", "daemons", daemons, "sales", sales);
+    if (has_option(context, OPTION_JSON))
         answer_print(context, all);
-        json_decref(all);
-    } else {
-        print_daemons(states, count);
-        print_sales(sales);
-    }
-    for (size_t i = 0; i < count; i++)
-        daemon_free(&states[i]);
-    json_decref(sales);
+    else
+        print(daemons, sales);
+    json_decref(all);
     return !ready ? EX_UNAVAILABLE : status;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/commands/acked.h"
+#include "ctl/commands/audit_read.h"
 #include "ctl/commands/audit_sale.h"
 
 /* Round 2 of a sale of two segments of ten, limited, each of which Redis has as `state` says. */

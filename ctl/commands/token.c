@@ -22,7 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ctl/output/confirm.h"
 #include "ctl/output/say.h"
 
 enum {
@@ -156,10 +155,10 @@ static int prune(const struct context *context, struct tokens *tokens, const cha
         say("%s has no older token than its last one", path);
         return EX_REFUSED;
     }
-    int status = confirm(context,
-                         "takes %zu older tokens out of %s: their clients are refused from "
-                         "the next SIGHUP on",
-                         tokens->count - 1, path);
+    int status = say_and_ask(context,
+                             "takes %zu older tokens out of %s: their clients are refused from "
+                             "the next SIGHUP on",
+                             tokens->count - 1, path);
     if (status == EX_OK)
         status = write_file(tokens, tokens->count - 1, path);
     if (status == EX_OK)

@@ -15,19 +15,25 @@
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/say.h"
+#include "ctl/output/table.h"
 
 enum { INTERVAL_S = 1, INTERVAL_S_MAX = 3600, SALES_SHOWN_MAX = 8, FRAMES_MAX = 1000000000 };
 
 #define ORDERS(outcome) "seckill_orders_total{outcome=\"" outcome "\"}"
 
-/* Columns of rates: the outcomes that each sums up. */
-static const char *const accepted[] = {ORDERS("accepted"), NULL};
-static const char *const sold_out[] = {ORDERS("sold_out"), NULL};
-static const char *const refused[] = {
-    ORDERS("not_started"), ORDERS("ended"),      ORDERS("paused"),       ORDERS("limit_reached"),
-    ORDERS("unknown_sku"), ORDERS("key_reused"), ORDERS("rate_limited"), NULL};
-static const char *const failed[] = {ORDERS("overloaded"), ORDERS("unavailable"),
-                                     ORDERS("outcome_unknown"), NULL};
+/* Rates, each of the sum of some outcomes. */
+static const struct {
+    const char *name;
+    const char *outcomes[8]; /* up to NULL */
+} rates[] = {
+    {"accepted_per_s", {ORDERS("accepted")}},
+    {"sold_out_per_s", {ORDERS("sold_out")}},
+    {"refused_per_s",
+     {ORDERS("not_started"), ORDERS("ended"), ORDERS("paused"), ORDERS("limit_reached"),
+      ORDERS("unknown_sku"), ORDERS("key_reused"), ORDERS("rate_limited")}},
+    {"failed_per_s", {ORDERS("overloaded"), ORDERS("unavailable"), ORDERS("outcome_unknown")}},
+};
+enum { RATE_COUNT = sizeof rates / sizeof rates[0] };
 
 struct frames {
     struct context *context;
@@ -107,42 +113,19 @@ static double quantile_ms(const struct frames *frames, size_t daemon, double qua
                                    "seckill_order_seconds", quantile);
 }
 
-/* ---- a frame for readers ---- */
+/* ---- a frame ---- */
 
-static void add_quantile(struct table *table, double ms)
+static json_t *pack_daemon(const struct frames *frames, size_t daemon)
 {
-    if (ms < 0)
-        table_add(table, "-");
-    else
-        table_add(table, "%.1f", ms);
-}
-
-static void print_daemons(const struct frames *frames)
-{
-    static const struct column columns[] = {
-        {"daemon", false},  {"state", false},     {"redis", false},     {"ledger", false},
-        {"queue", true},    {"accepted/s", true}, {"sold out/s", true}, {"refused/s", true},
-        {"failed/s", true}, {"p50 ms", true},     {"p99 ms", true},
-    };
-    static const char *const *const rates[] = {accepted, sold_out, refused, failed};
-    struct table table;
-    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < frames->daemon_count; i++) {
-        const struct daemon_state *now = &frames->now[i];
-        table_add(&table, "%s", now->address->shown);
-        table_add(&table, "%s", now->state);
-        table_add(&table, "%s", now->redis);
-        table_add(&table, "%s", now->ledger);
-        table_add(&table, "%.0f", metrics_value(&now->metrics, "seckill_queue_depth"));
-        for (size_t j = 0; j < sizeof rates / sizeof rates[0]; j++)
-            if (has_rates(frames, i))
-                table_add(&table, "%.0f", rate(frames, i, rates[j]));
-            else
-                table_add(&table, "-");
-        add_quantile(&table, quantile_ms(frames, i, 0.5));
-        add_quantile(&table, quantile_ms(frames, i, 0.99));
+    json_t *row = daemon_pack(&frames->now[daemon]);
+    double p50 = quantile_ms(frames, daemon, 0.5), p99 = quantile_ms(frames, daemon, 0.99);
+    for (size_t i = 0; i < RATE_COUNT && has_rates(frames, daemon); i++)
+        json_object_set_new(row, rates[i].name, json_real(rate(frames, daemon, rates[i].outcomes)));
+    if (p50 >= 0) {
+        json_object_set_new(row, "p50_ms", json_real(p50));
+        json_object_set_new(row, "p99_ms", json_real(p99));
     }
-    table_print(&table, stdout);
+    return row;
 }
 
 /* The stocks of the sales that are named, else of the first ones that are not over. */
@@ -170,62 +153,42 @@ static json_t *read_stocks(struct context *context)
     return stocks;
 }
 
+static void print_daemons(const json_t *daemons)
+{
+    static const struct column columns[] = {
+        {"daemon", "address", CELL_TEXT},
+        {"state", "status", CELL_TEXT},
+        {"redis", "redis", CELL_TEXT},
+        {"ledger", "ledger", CELL_TEXT},
+        {"queue", "queue", CELL_NUMBER},
+        {"accepted/s", "accepted_per_s", CELL_NUMBER},
+        {"sold out/s", "sold_out_per_s", CELL_NUMBER},
+        {"refused/s", "refused_per_s", CELL_NUMBER},
+        {"failed/s", "failed_per_s", CELL_NUMBER},
+        {"p50 ms", "p50_ms", CELL_TENTHS},
+        {"p99 ms", "p99_ms", CELL_TENTHS},
+    };
+    TABLE_PRINT(columns, daemons);
+}
+
 static void print_stocks(const json_t *stocks)
 {
-    static const struct column columns[] = {{"sku", false},   {"round", true},
-                                            {"state", false}, {"sold", true},
-                                            {"left", true},   {"left of each segment", false}};
-    struct table table;
-    char bar[BAR_SIZE];
+    static const struct column columns[] = {
+        {"sku", "sku", CELL_TEXT},          {"round", "round", CELL_NUMBER},
+        {"state", "state", CELL_TEXT},      {"sold", "sold", CELL_NUMBER},
+        {"left", "available", CELL_NUMBER}, {"left of each segment", "bar", CELL_TEXT},
+    };
     size_t i;
-    const json_t *stock;
+    json_t *stock;
     if (json_array_size(stocks) == 0)
         return;
     putchar('\n');
-    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
     json_array_foreach(stocks, i, stock)
     {
-        sale_bar(stock, bar);
-        table_add(&table, "%s", answer_text(stock, "sku"));
-        table_add(&table, "%lld", (long long)answer_integer(stock, "round"));
-        table_add(&table, "%s", sale_state(stock));
-        table_add(&table, "%lld", (long long)answer_integer(stock, "sold"));
-        table_add(&table, "%lld", (long long)answer_integer(stock, "available"));
-        table_add(&table, "%s", bar);
+        sale_add_bar(stock);
+        json_object_set_new(stock, "state", json_string(sale_state(stock)));
     }
-    table_print(&table, stdout);
-}
-
-/* ---- a frame for scripts ---- */
-
-static json_t *pack_daemon(const struct frames *frames, size_t daemon)
-{
-    const struct daemon_state *now = &frames->now[daemon];
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:I}", "address", now->address->shown, "status",
-                            now->state, "redis", now->redis, "ledger", now->ledger, "queue",
-                            (json_int_t)metrics_value(&now->metrics, "seckill_queue_depth"));
-    double p50 = quantile_ms(frames, daemon, 0.5), p99 = quantile_ms(frames, daemon, 0.99);
-    if (has_rates(frames, daemon)) {
-        json_object_set_new(row, "accepted_per_s", json_real(rate(frames, daemon, accepted)));
-        json_object_set_new(row, "sold_out_per_s", json_real(rate(frames, daemon, sold_out)));
-        json_object_set_new(row, "refused_per_s", json_real(rate(frames, daemon, refused)));
-        json_object_set_new(row, "failed_per_s", json_real(rate(frames, daemon, failed)));
-    }
-    if (p50 >= 0) {
-        json_object_set_new(row, "p50_ms", json_real(p50));
-        json_object_set_new(row, "p99_ms", json_real(p99));
-    }
-    return row;
-}
-
-static void print_json(const struct frames *frames, json_t *stocks)
-{
-    json_t *daemons = json_array();
-    for (size_t i = 0; i < frames->daemon_count; i++)
-        json_array_append_new(daemons, pack_daemon(frames, i));
-    json_t *frame = json_pack("{s:o, s:O}", "daemons", daemons, "sales", stocks);
-    answer_print(frames->context, frame);
-    json_decref(frame);
+    TABLE_PRINT(columns, stocks);
 }
 
 /* ---- all frames ---- */
@@ -241,18 +204,19 @@ static void ask(struct frames *frames)
 
 static void print_frame(struct frames *frames)
 {
-    json_t *stocks = read_stocks(frames->context);
+    json_t *daemons = json_array(), *stocks = read_stocks(frames->context);
+    for (size_t i = 0; i < frames->daemon_count; i++)
+        json_array_append_new(daemons, pack_daemon(frames, i));
+    json_t *frame = json_pack("{s:o, s:o}", "daemons", daemons, "sales", stocks);
     if (has_option(frames->context, OPTION_JSON)) {
-        print_json(frames, stocks);
+        answer_print(frames->context, frame);
     } else {
-        if (frames->terminal)
-            fputs("\033[H\033[J", stdout);
-        print_daemons(frames);
+        fputs(frames->terminal ? "\033[H\033[J" : "", stdout);
+        print_daemons(daemons);
         print_stocks(stocks);
-        if (frames->terminal)
-            fputs("\nq ends\n", stdout);
+        fputs(frames->terminal ? "\nq ends\n" : "", stdout);
     }
-    json_decref(stocks);
+    json_decref(frame);
     fflush(stdout);
 }
 

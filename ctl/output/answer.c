@@ -91,12 +91,17 @@ int answer_check(const struct context *context, const struct reply *reply, const
     return EX_PROTOCOL;
 }
 
+void answer_print_all(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
+    putchar('\n');
+}
+
 void answer_print(const struct context *context, json_t *value)
 {
     if (json_is_object(value) && context->config.pod_count > 1)
         json_object_set_new(value, "pod", json_integer((json_int_t)context->config.pod));
-    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
-    putchar('\n');
+    answer_print_all(value);
 }
 
 json_int_t answer_integer(const json_t *object, const char *name)

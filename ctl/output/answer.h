@@ -21,6 +21,9 @@ int answer_check(const struct context *context, const struct reply *reply, const
  * gets the number of the present one. */
 void answer_print(const struct context *context, json_t *value);
 
+/* The same of what several pods have answered. */
+void answer_print_all(const json_t *value);
+
 /* Members of an answer; 0 or "" where there is no such member. */
 json_int_t answer_integer(const json_t *object, const char *name);
 const char *answer_text(const json_t *object, const char *name);

@@ -3,40 +3,50 @@
 #include "ctl/output/table.h"
 
 #include <assert.h>
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctl/output/say.h"
 
-enum { COLUMNS_MAX = 16 };
+enum { COLUMNS_MAX = 16, NAME_SIZE = 64 };
 
-void table_begin(struct table *table_out, const struct column *columns, size_t column_count)
+static const json_t *find_member(const json_t *row, const char *path)
 {
-    assert(column_count > 0 && column_count <= COLUMNS_MAX);
-    *table_out = (struct table){.columns = columns, .column_count = column_count};
+    char name[NAME_SIZE];
+    for (;;) {
+        size_t length = strcspn(path, ".");
+        assert(length < sizeof name);
+        snprintf(name, sizeof name, "%.*s", (int)length, path);
+        row = json_object_get(row, name);
+        if (path[length] == '\0')
+            return row;
+        path += length + 1;
+    }
 }
 
-void table_add(struct table *table, const char *format, ...)
+/* The caller frees the text. */
+static char *write_cell(const struct column *column, const json_t *row)
 {
     char *cell = NULL;
-    va_list args;
-    va_start(args, format);
-    int length = vasprintf(&cell, format, args);
-    va_end(args);
+    int length = 0;
+    const json_t *value = find_member(row, column->member);
+    const char *text = json_string_value(value);
+    if (json_is_integer(value))
+        length = asprintf(&cell, "%lld%s", (long long)json_integer_value(value),
+                          column->cell == CELL_SECONDS ? " s" : "");
+    else if (json_is_real(value))
+        length = asprintf(&cell, "%.*f", column->cell == CELL_TENTHS, json_real_value(value));
+    else
+        length = asprintf(&cell, "%s", text && *text ? text : "-");
     if (length < 0)
         abort();
     say_clean(cell);
-    if (table->cell_count == table->size) {
-        table->size = table->size ? table->size * 2 : 64;
-        table->cells = realloc(table->cells, table->size * sizeof *table->cells);
-        if (!table->cells)
-            abort();
-    }
-    table->cells[table->cell_count++] = cell;
+    return cell;
 }
 
 /* Bytes that continue a character of UTF-8 are 10xxxxxx. */
-size_t table_width(const char *text)
+static size_t width_of(const char *text)
 {
     size_t width = 0;
     for (const unsigned char *at = (const unsigned char *)text; *at; at++)
@@ -46,7 +56,7 @@ size_t table_width(const char *text)
 
 static void print_cell(FILE *out, const char *text, size_t width, bool right, bool last)
 {
-    int fill = (int)(width - table_width(text));
+    int fill = (int)(width - width_of(text));
     if (right)
         fprintf(out, "%*s%s", fill, "", text);
     else if (last)
@@ -56,22 +66,28 @@ static void print_cell(FILE *out, const char *text, size_t width, bool right, bo
     fputs(last ? "\n" : "  ", out);
 }
 
-void table_print(struct table *table, FILE *out)
+void table_print(const struct column *columns, size_t column_count, const json_t *rows, FILE *out)
 {
-    size_t count = table->column_count, widths[COLUMNS_MAX];
-    assert(table->cell_count % count == 0);
-    for (size_t i = 0; i < count; i++)
-        widths[i] = table_width(table->columns[i].head);
-    for (size_t i = 0; i < table->cell_count; i++)
-        if (table_width(table->cells[i]) > widths[i % count])
-            widths[i % count] = table_width(table->cells[i]);
-    for (size_t i = 0; i < count; i++)
-        print_cell(out, table->columns[i].head, widths[i], table->columns[i].right, i + 1 == count);
-    for (size_t i = 0; i < table->cell_count; i++) {
-        print_cell(out, table->cells[i], widths[i % count], table->columns[i % count].right,
-                   (i + 1) % count == 0);
-        free(table->cells[i]);
+    size_t count = json_array_size(rows) * column_count, widths[COLUMNS_MAX];
+    char **cells = calloc(count + 1, sizeof *cells);
+    assert(column_count > 0 && column_count <= COLUMNS_MAX);
+    if (!cells)
+        abort();
+    for (size_t i = 0; i < column_count; i++)
+        widths[i] = width_of(columns[i].head);
+    for (size_t i = 0; i < count; i++) {
+        size_t *width = &widths[i % column_count];
+        cells[i] = write_cell(&columns[i % column_count], json_array_get(rows, i / column_count));
+        *width = width_of(cells[i]) > *width ? width_of(cells[i]) : *width;
     }
-    free(table->cells);
-    *table = (struct table){.columns = NULL};
+    for (size_t i = 0; i < column_count; i++)
+        print_cell(out, columns[i].head, widths[i], columns[i].cell != CELL_TEXT,
+                   i + 1 == column_count);
+    for (size_t i = 0; i < count; i++) {
+        size_t column = i % column_count;
+        print_cell(out, cells[i], widths[column], columns[column].cell != CELL_TEXT,
+                   column + 1 == column_count);
+        free(cells[i]);
+    }
+    free(cells);
 }

@@ -2,33 +2,24 @@
 #ifndef SECKILL_CTL_OUTPUT_TABLE_H
 #define SECKILL_CTL_OUTPUT_TABLE_H
 
-#include <stdbool.h>
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 
+/* Numbers stand at the right; real ones are rounded, to tenths where that is said. */
+enum cell { CELL_TEXT, CELL_NUMBER, CELL_SECONDS, CELL_TENTHS };
+
 struct column {
     const char *head;
-    bool right; /* numbers */
+    const char *member; /* of a row that the cell shows; "a.b" is b within a */
+    enum cell cell;
 };
 
-struct table {
-    const struct column *columns; /* the caller's */
-    size_t column_count;
-    char **cells; /* row by row */
-    size_t cell_count, size;
-};
+/* Prints the heads and a line for each row, an array of objects. A cell is "-" where a row has no
+ * such member, null or an empty text. Control characters become '?'. */
+void table_print(const struct column *columns, size_t column_count, const json_t *rows, FILE *out);
 
-/* Begins an empty table; the columns must stay. */
-void table_begin(struct table *table_out, const struct column *columns, size_t column_count);
-
-/* Adds the next cell of the present row; a row that is full is followed by the next one. Control
- * characters become '?'. */
-void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Prints the heads and all rows, none of which is incomplete, and frees the table. */
-void table_print(struct table *table, FILE *out);
-
-/* The characters of a text of UTF-8, each taken to be one column wide. */
-size_t table_width(const char *text);
+#define TABLE_PRINT(columns, rows)                                                                 \
+    table_print(columns, sizeof(columns) / sizeof(columns)[0], rows, stdout)
 
 #endif

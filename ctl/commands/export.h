@@ -1,6 +1,6 @@
-/* Walks all orders, page by page. */
-#ifndef SECKILL_CTL_COMMANDS_LISTING_H
-#define SECKILL_CTL_COMMANDS_LISTING_H
+/* Walks all orders, page by page, as export and audit do. */
+#ifndef SECKILL_CTL_COMMANDS_EXPORT_H
+#define SECKILL_CTL_COMMANDS_EXPORT_H
 
 #include <jansson.h>
 #include <stdbool.h>
