@@ -73,7 +73,7 @@ bool commands_check(const struct command *command, const struct options *options
     size_t count = options->argument_count - 1;
     uint32_t others = options_given(options) & ~(command->options | OPTIONS_OF_ALL);
     if (others != 0) {
-        say("%s takes no --%s", command->name, option_name((enum ctl_option)__builtin_ctz(others)));
+        say("%s takes no --%s", command->name, option_rows[__builtin_ctz(others)].name);
         return false;
     }
     if (count >= command->min && count <= command->max)
@@ -86,13 +86,13 @@ bool commands_check(const struct command *command, const struct options *options
 static void print_options(uint32_t options, FILE *out)
 {
     for (int i = 0; i < OPTION_COUNT; i++) {
-        const char *name = option_name((enum ctl_option)i);
-        const char *value = option_value_name((enum ctl_option)i);
+        const char *name = option_rows[i].name;
+        const char *value = option_rows[i].value;
         if (!(options & (UINT32_C(1) << i)))
             continue;
         int fill = 22 - (int)(strlen(name) + (value ? strlen(value) + 1 : 0));
         fprintf(out, "  --%s%s%s%*s%s\n", name, value ? " " : "", value ? value : "", fill, "",
-                option_help((enum ctl_option)i));
+                option_rows[i].help);
     }
 }
 
@@ -108,8 +108,8 @@ void commands_help(FILE *out)
     print_options(OPTIONS_OF_ALL, out);
     fputs("\nLines \"name = value\" of ~/.config/seckillctl, or variables:\n", out);
     for (int i = 0; i < SETTING_COUNT; i++)
-        fprintf(out, "  %-17s %-28s %s\n", setting_name((enum setting)i),
-                setting_variable((enum setting)i), setting_help((enum setting)i));
+        fprintf(out, "  %-17s %-28s %s\n", setting_rows[i].name, setting_rows[i].variable,
+                setting_rows[i].help);
     fputs(
         "\nExit status: 0 done, 1 refused or a difference found, 64 usage, 65 bad input,\n"
         "66 no such sale or order, 69 nothing was done, 73 and 74 a file cannot be written,\n"
@@ -158,7 +158,7 @@ static void print_bash_case(const struct command *command, FILE *out)
     for (int i = 0; i < OPTION_COUNT; i++) {
         if (!takes(command, i))
             continue;
-        fprintf(out, "%s--%s", before, option_name((enum ctl_option)i));
+        fprintf(out, "%s--%s", before, option_rows[i].name);
         before = " ";
     }
     fputs("\" ;;\n", out);
@@ -169,10 +169,10 @@ static void print_bash_values(FILE *out, bool files)
 {
     const char *before = "";
     for (int i = 0; i < OPTION_COUNT; i++) {
-        const char *value = option_value_name((enum ctl_option)i);
+        const char *value = option_rows[i].value;
         if (!value || (strcmp(value, "FILE") == 0) != files || i == OPTION_STATUS)
             continue;
-        fprintf(out, "%s--%s", before, option_name((enum ctl_option)i));
+        fprintf(out, "%s--%s", before, option_rows[i].name);
         before = " | ";
     }
 }
@@ -227,9 +227,8 @@ static void print_bash(FILE *out)
 /* Text within single quotes and, of an option, brackets: help texts have none of these. */
 static void print_zsh_option(int option, FILE *out)
 {
-    const char *value = option_value_name((enum ctl_option)option);
-    fprintf(out, " \\\n            '--%s[%s]", option_name((enum ctl_option)option),
-            option_help((enum ctl_option)option));
+    const char *value = option_rows[option].value;
+    fprintf(out, " \\\n            '--%s[%s]", option_rows[option].name, option_rows[option].help);
     if (value && option == OPTION_STATUS)
         fputs(":status:(reserved paid cancelled expired)", out);
     else if (value)

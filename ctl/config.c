@@ -16,9 +16,7 @@
 enum { LINE_SIZE = 32768, PATH_SIZE = 4096 }; /* a line may name all daemons of all pods */
 
 #define CTL_SETTING_ROW(id, name, variable, help) {name, variable, help},
-static const struct {
-    const char *name, *variable, *help;
-} rows[SETTING_COUNT] = {CTL_SETTINGS(CTL_SETTING_ROW)};
+const struct setting_row setting_rows[SETTING_COUNT] = {CTL_SETTINGS(CTL_SETTING_ROW)};
 #undef CTL_SETTING_ROW
 
 /* Where a value comes from, for messages. */
@@ -26,21 +24,6 @@ struct value {
     char text[LINE_SIZE];
     const char *origin; /* the file or the variable; NULL: not set */
 };
-
-const char *setting_name(enum setting setting)
-{
-    return rows[setting].name;
-}
-
-const char *setting_variable(enum setting setting)
-{
-    return rows[setting].variable;
-}
-
-const char *setting_help(enum setting setting)
-{
-    return rows[setting].help;
-}
 
 /* ---- addresses ---- */
 
@@ -213,7 +196,7 @@ static bool read_token(const struct value *token, const struct value *file,
 static bool set_value(struct value *values, const char *name, const char *text, const char *origin)
 {
     for (int i = 0; i < SETTING_COUNT; i++) {
-        if (strcmp(rows[i].name, name) != 0)
+        if (strcmp(setting_rows[i].name, name) != 0)
             continue;
         snprintf(values[i].text, sizeof values[i].text, "%s", text);
         values[i].origin = origin;
@@ -289,12 +272,12 @@ static void read_environment(struct value *values)
         [SETTING_SHOP_TOKEN_FILE] = SETTING_SHOP_TOKEN,
     };
     for (int i = SETTING_ADMIN_TOKEN; i < SETTING_COUNT; i++)
-        if (getenv(rows[i].variable) && !getenv(rows[other[i]].variable))
+        if (getenv(setting_rows[i].variable) && !getenv(setting_rows[other[i]].variable))
             values[other[i]].origin = NULL;
     for (int i = 0; i < SETTING_COUNT; i++) {
-        const char *text = getenv(rows[i].variable);
+        const char *text = getenv(setting_rows[i].variable);
         if (text && *text)
-            set_value(values, rows[i].name, text, rows[i].variable);
+            set_value(values, setting_rows[i].name, text, setting_rows[i].variable);
     }
 }
 

@@ -64,9 +64,9 @@ void config_use_pod(struct config *config, size_t pod);
 /* Reads one address; false if the text is not one. */
 bool address_parse(const char *text, struct address *address_out);
 
-/* The table above, for help and manual. */
-const char *setting_name(enum setting setting);
-const char *setting_variable(enum setting setting);
-const char *setting_help(enum setting setting);
+/* The table above. */
+extern const struct setting_row {
+    const char *name, *variable, *help;
+} setting_rows[SETTING_COUNT];
 
 #endif

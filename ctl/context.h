@@ -2,14 +2,9 @@
 #ifndef SECKILL_CTL_CONTEXT_H
 #define SECKILL_CTL_CONTEXT_H
 
-#include <sysexits.h>
-
 #include "ctl/config.h"
 #include "ctl/options.h"
-
-/* Beside those of sysexits.h: the service refused the call as the sale or the order is, an audit
- * found a difference, or the operator said no. */
-enum { EX_REFUSED = 1 };
+#include "ctl/output/say.h"
 
 enum { TIMEOUT_S = 30, TIMEOUT_S_MAX = 86400 };
 

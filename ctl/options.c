@@ -13,9 +13,7 @@
 #include "ctl/output/say.h"
 
 #define CTL_OPTION_ROW(id, name, value, help) {name, value, help},
-static const struct {
-    const char *name, *value, *help;
-} rows[OPTION_COUNT] = {CTL_OPTIONS(CTL_OPTION_ROW)};
+const struct option_row option_rows[OPTION_COUNT] = {CTL_OPTIONS(CTL_OPTION_ROW)};
 #undef CTL_OPTION_ROW
 
 static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
@@ -30,7 +28,7 @@ static void refuse(const char *word)
     snprintf(name, sizeof name, "%.*s", (int)strcspn(dashes, "="), dashes);
     struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
     for (int i = 0; i < OPTION_COUNT; i++)
-        suggest(&suggestion, rows[i].name);
+        suggest(&suggestion, option_rows[i].name);
     if (suggestion.name[0])
         say("there is no option %s; did you mean --%s?", word, suggestion.name);
     else
@@ -43,7 +41,7 @@ static bool complain(int found, const char *word)
     if (found == ':')
         say("%s needs a value", word);
     else if (optopt >= FIRST_OPTION)
-        say("--%s takes no value", rows[optopt - FIRST_OPTION].name);
+        say("--%s takes no value", option_rows[optopt - FIRST_OPTION].name);
     else
         refuse(word);
     return false;
@@ -54,8 +52,9 @@ bool options_read(struct options *options_out, int argc, char **argv)
     struct option longs[OPTION_COUNT + 1] = {{.name = NULL}};
     *options_out = (struct options){.argument_count = 0};
     for (int i = 0; i < OPTION_COUNT; i++)
-        longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
-                                   NULL, FIRST_OPTION + i};
+        longs[i] = (struct option){option_rows[i].name,
+                                   option_rows[i].value ? required_argument : no_argument, NULL,
+                                   FIRST_OPTION + i};
     optind = 0; /* begin anew: tests read several command lines */
     opterr = 0;
     int found;
@@ -63,7 +62,7 @@ bool options_read(struct options *options_out, int argc, char **argv)
         if (found == ':' || found == '?')
             return complain(found, argv[optind - 1]);
         int number = found == 'h' ? OPTION_HELP : found - FIRST_OPTION;
-        options_out->values[number] = optarg ? optarg : rows[number].name;
+        options_out->values[number] = optarg ? optarg : option_rows[number].name;
     }
     for (; optind < argc; optind++) {
         if (options_out->argument_count == ARGUMENTS_MAX) {
@@ -84,24 +83,6 @@ uint32_t options_given(const struct options *options)
     return given;
 }
 
-const char *option_name(enum ctl_option option)
-{
-    assert(option < OPTION_COUNT);
-    return rows[option].name;
-}
-
-const char *option_value_name(enum ctl_option option)
-{
-    assert(option < OPTION_COUNT);
-    return rows[option].value;
-}
-
-const char *option_help(enum ctl_option option)
-{
-    assert(option < OPTION_COUNT);
-    return rows[option].help;
-}
-
 bool number_parse(const char *text, int64_t min, int64_t max, int64_t *number_out)
 {
     char *end = NULL;
@@ -119,7 +100,7 @@ bool options_number(const struct options *options, enum ctl_option option, int64
     *number_out = otherwise;
     if (!text || number_parse(text, min, max, number_out))
         return true;
-    say("--%s must be a whole number from %lld to %lld", option_name(option), (long long)min,
+    say("--%s must be a whole number from %lld to %lld", option_rows[option].name, (long long)min,
         (long long)max);
     return false;
 }

@@ -63,12 +63,15 @@ struct options {
  * the caller's. False after a message on standard error. Not reentrant, as getopt is not. */
 bool options_read(struct options *options_out, int argc, char **argv);
 
-/* Which options were given. */
+/* The set of options that were given. */
 uint32_t options_given(const struct options *options);
 
-const char *option_name(enum ctl_option option);
-const char *option_value_name(enum ctl_option option); /* NULL: it takes none */
-const char *option_help(enum ctl_option option);
+/* The table above. */
+extern const struct option_row {
+    const char *name;
+    const char *value; /* as the help calls it; NULL for an option without one */
+    const char *help;
+} option_rows[OPTION_COUNT];
 
 /* Reads a whole number from min to max; false for anything else. */
 bool number_parse(const char *text, int64_t min, int64_t max, int64_t *number_out);

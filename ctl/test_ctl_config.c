@@ -68,7 +68,7 @@ static bool load(const char *text, mode_t mode, struct config *config_out)
 static void clear_environment(void)
 {
     for (int i = 0; i < SETTING_COUNT; i++)
-        unsetenv(setting_variable((enum setting)i));
+        unsetenv(setting_rows[i].variable);
 }
 
 static void test_file(void **state)

@@ -1,5 +1,4 @@
-/* seckillctl audit and reconcile: orders, units sold, what Redis has, and what is counted for users,
- * compared.
+/* seckillctl audit and reconcile: compare orders, units sold, Redis, and units counted for users.
  *
  *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
  *     ─► each sale again ─► compare ─► the same again while the sales moved in between
@@ -19,7 +18,6 @@
 #include "ctl/output/answer.h"
 #include "ctl/commands/audit_read.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 #include "ctl/output/table.h"
 #include "ctl/pods.h"
 

@@ -10,7 +10,6 @@
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
 #include "ctl/commands/export.h"
-#include "ctl/output/say.h"
 
 enum { PATH_SIZE = 128 + ENCODED_USER_SIZE, ID_SIZE = 24, LINE_SIZE = 64 };
 
@@ -127,16 +126,6 @@ struct audit_sale *audit_find(struct audit *audit, const char *sku)
     return NULL;
 }
 
-static int get(struct audit *audit, const char *path, struct reply *reply_out)
-{
-    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
-    http_call(audit->context->http, &call, reply_out);
-    int status = answer_check(audit->context, reply_out, NULL);
-    if (status != EX_OK)
-        reply_free(reply_out);
-    return status;
-}
-
 /* A page of a sale; `user` is then where the next one begins, "" behind the last. */
 static int read_sale_page(struct audit *audit, const char *sku, char user[USER_ID_SIZE],
                           struct reply *reply_out)
@@ -144,7 +133,7 @@ static int read_sale_page(struct audit *audit, const char *sku, char user[USER_I
     char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
     snprintf(path, sizeof path, "/admin/audit/%s%s%s", sku, *user ? "?after=" : "",
              http_encode_user(user, encoded));
-    int status = get(audit, path, reply_out);
+    int status = answer_get(audit->context, path, reply_out);
     if (status != EX_OK)
         return status;
     const char *next = answer_text(reply_out->json, "next");
@@ -219,7 +208,7 @@ static int read_orders_page(struct audit *audit, char after[ID_SIZE])
     const char *sku = audit->sale_count == 1 ? audit->sales[0].sku : NULL;
     snprintf(path, sizeof path, "/admin/audit?after=%s%s%s", after, sku ? "&sku=" : "",
              sku ? sku : "");
-    int status = get(audit, path, &reply);
+    int status = answer_get(audit->context, path, &reply);
     if (status != EX_OK)
         return status;
     json_array_foreach(json_object_get(reply.json, "sales"), i, sums)

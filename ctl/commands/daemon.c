@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
-#include "ctl/output/say.h"
 
 /* ---- metrics ---- */
 

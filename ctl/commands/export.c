@@ -17,7 +17,6 @@
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 
 /* ---- the walk ---- */
 

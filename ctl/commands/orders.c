@@ -9,7 +9,6 @@
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 #include "ctl/output/table.h"
 
 enum { PATH_SIZE = 256 + ENCODED_USER_SIZE, ID_SIZE = 32 };
@@ -51,13 +50,13 @@ static int find_listed(struct context *context, int64_t id)
     struct reply reply;
     snprintf(text, sizeof text, "%" PRId64, id);
     snprintf(path, sizeof path, "/admin/orders?after=%" PRId64 "&limit=1", id - 1);
-    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
-    http_call(context->http, &call, &reply);
-    int status = answer_check(context, &reply, NULL);
+    int status = answer_get(context, path, &reply);
+    if (status != EX_OK)
+        return status;
     json_t *order = json_array_get(json_object_get(reply.json, "orders"), 0);
-    if (status == EX_OK && strcmp(answer_text(order, "order_id"), text) == 0) {
+    if (strcmp(answer_text(order, "order_id"), text) == 0) {
         print_order(context, order);
-    } else if (status == EX_OK) {
+    } else {
         say("unknown_order: There is no order with this id.");
         status = EX_NOINPUT;
     }

@@ -9,7 +9,6 @@
 
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
-#include "ctl/output/say.h"
 #include "ctl/output/table.h"
 
 enum { FOR_S_MAX = 86400, LAME_DUCK_S_MAX = 600 };
@@ -110,11 +109,11 @@ static int confirm_drain(struct context *context, const struct address *address)
     if (has_option(context, OPTION_UNDO))
         return EX_OK;
     if (has_option(context, OPTION_STAY))
-        return say_and_ask(context,
+        return say_and_ask(has_option(context, OPTION_YES),
                            "lets %s say that it is draining, so that balancers send it no "
                            "clients; it serves on until drain --undo or its end",
                            address->shown);
-    return say_and_ask(context,
+    return say_and_ask(has_option(context, OPTION_YES),
                        "ends the daemon %s, after its time as a lame duck and the requests "
                        "under way",
                        address->shown);

@@ -15,7 +15,6 @@
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 #include "ctl/commands/settings.h"
 
 enum {
@@ -198,7 +197,7 @@ static int end_round(struct resetting *resetting, const struct reply *refusal)
         say("not done: --yes alone does not end a round in use; --end-round does");
         return EX_REFUSED;
     }
-    int status = say_and_ask(context, "the reset %s", use);
+    int status = say_and_ask(has_option(context, OPTION_YES), "the reset %s", use);
     if (status != EX_OK)
         return status;
     status = send_reset(resetting, true, &reply);
@@ -213,7 +212,8 @@ static int reset_sale(struct resetting *resetting, const json_t *stock)
     struct reply reply;
     bool repeats = has_option(context, OPTION_KEY);
     int status = say_and_ask(
-        context, "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
+        has_option(context, OPTION_YES),
+        "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
         repeats ? "repeats what " : "", resetting->sku, (long long)answer_integer(stock, "round"),
         (long long)answer_integer(stock, "sold"), (long long)answer_integer(stock, "total"),
         (long long)answer_integer(resetting->body, "total"));
@@ -297,7 +297,7 @@ int round_retire(struct context *context)
     int status = sku ? sale_read(context, sku, &stock) : EX_USAGE;
     if (status != EX_OK)
         return status;
-    status = say_and_ask(context,
+    status = say_and_ask(has_option(context, OPTION_YES),
                          "retires %s: ends its round %lld, which has sold %lld of %lld units; "
                          "its orders stay",
                          sku, (long long)answer_integer(stock.json, "round"),

@@ -34,12 +34,7 @@ int sale_read(struct context *context, const char *sku, struct reply *reply_out)
 {
     char path[PATH_SIZE];
     snprintf(path, sizeof path, "/admin/stock/%s", sku);
-    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
-    http_call(context->http, &call, reply_out);
-    int status = answer_check(context, reply_out, NULL);
-    if (status != EX_OK)
-        reply_free(reply_out);
-    return status;
+    return answer_get(context, path, reply_out);
 }
 
 /* Adds a page to the sales; `after` is then where the next one begins, "" behind the last. */
@@ -48,16 +43,14 @@ static int read_page(struct context *context, json_t *sales, char after[IDENTIFI
     char path[PATH_SIZE];
     struct reply reply;
     snprintf(path, sizeof path, "/admin/sales?limit=1000%s%s", after[0] ? "&after=" : "", after);
-    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
-    http_call(context->http, &call, &reply);
-    int status = answer_check(context, &reply, NULL);
-    if (status == EX_OK) {
-        const char *next = answer_text(reply.json, "next");
-        json_array_extend(sales, json_object_get(reply.json, "sales"));
-        identifier_copy(next, strlen(next), after);
-    }
+    int status = answer_get(context, path, &reply);
+    if (status != EX_OK)
+        return status;
+    const char *next = answer_text(reply.json, "next");
+    json_array_extend(sales, json_object_get(reply.json, "sales"));
+    identifier_copy(next, strlen(next), after);
     reply_free(&reply);
-    return status;
+    return EX_OK;
 }
 
 int sale_read_all(struct context *context, json_t **sales_out)

@@ -11,7 +11,6 @@
 #include "ctl/http.h"
 #include "ctl/commands/commands.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 
 enum {
     PATH_SIZE = 160,
@@ -122,8 +121,9 @@ static int confirm_stop(struct context *context, const char *sku, const char *wh
     if (status != EX_OK)
         return status;
     if (strcmp(sale_state(reply.json), "open") == 0)
-        status = say_and_ask(context, "%s %s, which is open: round %lld, %lld of %lld units sold",
-                             what, sku, (long long)answer_integer(reply.json, "round"),
+        status = say_and_ask(has_option(context, OPTION_YES),
+                             "%s %s, which is open: round %lld, %lld of %lld units sold", what, sku,
+                             (long long)answer_integer(reply.json, "round"),
                              (long long)answer_integer(reply.json, "sold"),
                              (long long)answer_integer(reply.json, "total"));
     reply_free(&reply);

@@ -6,7 +6,6 @@
 #include "ctl/commands/sale.h"
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
-#include "ctl/output/say.h"
 #include "ctl/output/table.h"
 
 static void add_orders(json_t *row, const struct metrics *metrics)

@@ -155,7 +155,7 @@ static int prune(const struct context *context, struct tokens *tokens, const cha
         say("%s has no older token than its last one", path);
         return EX_REFUSED;
     }
-    int status = say_and_ask(context,
+    int status = say_and_ask(has_option(context, OPTION_YES),
                              "takes %zu older tokens out of %s: their clients are refused from "
                              "the next SIGHUP on",
                              tokens->count - 1, path);

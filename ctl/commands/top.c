@@ -14,7 +14,6 @@
 #include "ctl/commands/daemon.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
-#include "ctl/output/say.h"
 #include "ctl/output/table.h"
 
 enum { INTERVAL_S = 1, INTERVAL_S_MAX = 3600, SALES_SHOWN_MAX = 8, FRAMES_MAX = 1000000000 };

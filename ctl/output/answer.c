@@ -91,6 +91,16 @@ int answer_check(const struct context *context, const struct reply *reply, const
     return EX_PROTOCOL;
 }
 
+int answer_get(struct context *context, const char *path, struct reply *reply_out)
+{
+    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
+    http_call(context->http, &call, reply_out);
+    int status = answer_check(context, reply_out, NULL);
+    if (status != EX_OK)
+        reply_free(reply_out);
+    return status;
+}
+
 void answer_print_all(const json_t *value)
 {
     json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */

@@ -17,6 +17,10 @@ char *answer_repeat(const struct context *context, const char *repeat);
 /* EX_OK for an answer that is OK and has a JSON object; else as above. */
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
 
+/* GET as an operator. EX_OK: the caller frees the reply, whose JSON is an object. Else the exit
+ * status after a message, and there is nothing to free. */
+int answer_get(struct context *context, const char *path, struct reply *reply_out);
+
 /* Prints the value as one line of JSON on standard output. Where there are several pods, an object
  * gets the number of the present one. */
 void answer_print(const struct context *context, json_t *value);

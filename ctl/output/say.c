@@ -49,7 +49,7 @@ static bool said_yes(void)
     return strcasecmp(reply, "y") == 0 || strcasecmp(reply, "yes") == 0;
 }
 
-int say_and_ask(const struct context *context, const char *format, ...)
+int say_and_ask(bool yes, const char *format, ...)
 {
     char text[QUESTION_SIZE];
     va_list args;
@@ -57,7 +57,7 @@ int say_and_ask(const struct context *context, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     say("%s", text);
-    if (has_option(context, OPTION_YES))
+    if (yes)
         return EX_OK;
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
         say("not done: nobody can be asked here; --yes says yes");

@@ -2,7 +2,8 @@
 #ifndef SECKILL_CTL_OUTPUT_SAY_H
 #define SECKILL_CTL_OUTPUT_SAY_H
 
-#include "ctl/context.h"
+#include <stdbool.h>
+#include <sysexits.h>
 
 /* Prints one line behind the program's name on standard error. Control characters become '?', as
  * parts of the text come from the network and the reader may be a terminal. */
@@ -12,10 +13,13 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * beyond ASCII stay. */
 void say_clean(char *text);
 
-/* Says what will happen and cannot be taken back, and asks whether to go on: EX_OK with --yes or
- * when the operator says yes; EX_REFUSED when not; EX_USAGE where nobody can be asked. */
-int say_and_ask(const struct context *context, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Beside those of sysexits.h: the service refused the call as the sale or the order is, an audit
+ * found a difference, or the operator said no. */
+enum { EX_REFUSED = 1 };
+
+/* Says what will happen and cannot be taken back and, unless `yes`, asks whether to go on: EX_OK,
+ * EX_REFUSED when the operator says no, EX_USAGE where nobody can be asked. */
+int say_and_ask(bool yes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* From now on SIGINT, SIGTERM and SIGHUP print `text`, whole lines, on standard error and end the
  * program with EX_TEMPFAIL. The text is copied, and cut where it is too long. One thread. */
