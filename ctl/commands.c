@@ -44,9 +44,8 @@ static const struct command commands[] = {
     {"reconcile", "SKU", 1, 1, 0, PODS_OF_SKU, "compares Redis with the ledger, and corrects it",
      reconcile_run},
     {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1,
-     OPTION(WAIT) | OPTION(ACKED) | OPTION(ACKED_MIN) | OPTION(STATE_MIN) | OPTION(SETTLED) |
-         OPTION(RECONCILE),
-     PODS_ITSELF, "compares orders, units sold, Redis and users", audit_run},
+     OPTION(WAIT) | OPTION(ACKED) | OPTION(SETTLED) | OPTION(RECONCILE), PODS_ITSELF,
+     "compares orders, units sold, Redis and users", audit_run},
     {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), PODS_EACH,
      "shows or sets the least level of events in the logs", process_log_level},
     {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES),

@@ -15,7 +15,6 @@
     X(POD, "pod", "N", "ask this pod of those in `admin`, counted from 0")                         \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
     X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
-    X(ACKED_MIN, "acked-min", "N", "so many orders at least must be there, in any status")         \
     X(AFTER, "after", "ORDER_ID", "begin behind this order")                                       \
     X(FRAMES, "count", "N", "end after so many frames")                                            \
     X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
@@ -33,7 +32,6 @@
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
-    X(STATE_MIN, "state-min", "STATUS=N", "so many orders at least must have this status")         \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \

@@ -8,7 +8,6 @@
 #include "ctl/commands/commands.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,36 +30,15 @@ enum {
 
 /* ---- comparing ---- */
 
-__attribute__((format(printf, 2, 3))) static void differ(struct audit *audit, const char *format,
-                                                         ...)
+static void compare_acked(struct audit *audit)
 {
     char text[TEXT_SIZE];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    json_array_append_new(audit->differences, json_string(text));
-}
-
-static void compare_counts(struct audit *audit)
-{
-    uint64_t first = 0, made = 0, in_state = 0, count = 0;
+    uint64_t first = 0;
     size_t missing = acked_missing(&audit->acked, &first);
+    snprintf(text, sizeof text,
+             "%zu orders that clients saw accepted are missing, such as %" PRIu64, missing, first);
     if (missing > 0)
-        differ(audit, "%zu orders that clients saw accepted are missing, such as %" PRIu64, missing,
-               first);
-    for (size_t i = 0; i < audit->sale_count; i++) {
-        const struct audit_sale *sale = &audit->sales[i];
-        made += sale->reserved + sale->paid + sale->cancelled + sale->expired;
-        if (audit_sale_state(sale, audit->state.status, &count))
-            in_state += count;
-    }
-    if (made < (uint64_t)audit->made.count)
-        differ(audit, "%" PRId64 " orders were accepted, %" PRIu64 " are there", audit->made.count,
-               made);
-    if (in_state < (uint64_t)audit->state.count)
-        differ(audit, "%" PRId64 " orders were answered as %s, %" PRIu64 " are", audit->state.count,
-               audit->state.status, in_state);
+        json_array_append_new(audit->differences, json_string(text));
 }
 
 static void compare(struct audit *audit)
@@ -69,7 +47,7 @@ static void compare(struct audit *audit)
     json_array_clear(audit->awaiting);
     for (size_t i = 0; i < audit->sale_count; i++)
         audit_sale_compare(&audit->sales[i], audit->differences, audit->awaiting);
-    compare_counts(audit);
+    compare_acked(audit);
     if (has_option(audit->context, OPTION_SETTLED))
         json_array_extend(audit->differences, audit->awaiting);
 }
@@ -367,28 +345,6 @@ static void keep_ids_of_pod(struct audit *audit)
             acked->ids[acked->count++] = acked->ids[i];
 }
 
-/* STATUS=N, as in paid=12. */
-static bool read_state(const char *text, struct least *least_out)
-{
-    uint64_t ignored = 0;
-    size_t length = strcspn(text, "=");
-    snprintf(least_out->status, sizeof least_out->status, "%.*s", (int)length, text);
-    if (text[length] == '=' &&
-        audit_sale_state(&(struct audit_sale){.sku = ""}, least_out->status, &ignored) &&
-        number_parse(text + length + 1, 0, INT64_MAX, &least_out->count))
-        return true;
-    say("--state-min is STATUS=N: reserved, paid, cancelled or expired, and a number");
-    return false;
-}
-
-static bool read_least(struct audit *audit)
-{
-    const struct options *options = &audit->context->options;
-    const char *state = options->values[OPTION_STATE_MIN];
-    return options_number(options, OPTION_ACKED_MIN, 0, INT64_MAX, 0, &audit->made.count) &&
-           (!state || read_state(state, &audit->state));
-}
-
 static int run(struct audit *audit, int64_t wait_s)
 {
     json_t *all = json_array();
@@ -416,7 +372,7 @@ int audit_run(struct context *context)
                           .differences = json_array(),
                           .awaiting = json_array(),
                           .recovered = json_array()};
-    int status = read_least(&audit) ? run(&audit, wait_s) : EX_USAGE;
+    int status = run(&audit, wait_s);
     free(audit.sales);
     acked_free(&audit.acked);
     json_decref(audit.differences);

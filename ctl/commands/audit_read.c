@@ -191,7 +191,8 @@ static int read_sales_again(struct audit *audit)
         status = read_sale_page(audit, sale->sku, user, &reply);
         if (status != EX_OK)
             continue;
-        audit->moved = audit->moved || sale->overtaken || audit_sale_moved(sale->head, reply.json);
+        audit->moved =
+            audit->moved || sale->round_changed || audit_sale_moved(sale->head, reply.json);
         json_decref(sale->head);
         sale->head = json_incref(reply.json);
         reply_free(&reply);

@@ -31,18 +31,11 @@ void acked_restart(struct acked *acked);
 /* How many were not seen; the first of them. */
 size_t acked_missing(const struct acked *acked, uint64_t *first_out);
 
-/* So many orders at least, in a status or (NULL) in whatever one. */
-struct least {
-    char status[16];
-    int64_t count;
-};
-
 struct audit {
     struct context *context;
     struct audit_sale *sales;
     size_t sale_count;
     struct acked acked;
-    struct least made, state;
     bool moved;
     json_t *differences;
     json_t *awaiting;  /* segments that the service would recover before it sells from them */

@@ -50,39 +50,22 @@ void audit_sale_add_users(struct audit_sale *sale, const json_t *page)
 {
     const json_t *users = json_object_get(page, "users");
     sale->user_units += count_of(users, "units");
-    sale->user_weighed += long_count_of(users, "weighed");
-    sale->above += count_of(users, "above");
+    sale->user_hash_sum += long_count_of(users, "weighed");
+    sale->users_over_limit += count_of(users, "above");
 }
 
 void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
 {
     const json_t *states = json_object_get(sums, "states");
-    sale->overtaken = sale->overtaken || answer_integer(sums, "round") != sale->round;
+    sale->round_changed = sale->round_changed || answer_integer(sums, "round") != sale->round;
     sale->reserved += count_of(states, "reserved");
     sale->paid += count_of(states, "paid");
     sale->cancelled += count_of(states, "cancelled");
     sale->expired += count_of(states, "expired");
     sale->units += count_of(sums, "units");
-    sale->weighed += long_count_of(sums, "weighed");
+    sale->hash_sum += long_count_of(sums, "weighed");
     sale->unkeyed += count_of(sums, "unkeyed");
-    sale->unlisted += count_of(sums, "unlisted");
-}
-
-bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out)
-{
-    const struct {
-        const char *name;
-        uint64_t count;
-    } states[] = {{"reserved", sale->reserved},
-                  {"paid", sale->paid},
-                  {"cancelled", sale->cancelled},
-                  {"expired", sale->expired}};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (strcmp(states[i].name, status) == 0) {
-            *count_out = states[i].count;
-            return true;
-        }
-    return false;
+    sale->without_expiry += count_of(sums, "unlisted");
 }
 
 static bool differs(const json_t *one, const json_t *other, const char *name)
@@ -156,10 +139,11 @@ static void compare_users(const struct audit_sale *sale, json_t *differences)
     if (sale->user_units != sale->units)
         tell(sale, differences, "%" PRIu64 " units are counted for users, %" PRIu64 " in orders",
              sale->user_units, sale->units);
-    else if (sale->user_weighed != sale->weighed)
+    else if (sale->user_hash_sum != sale->hash_sum)
         tell(sale, differences, "units are counted for other users than those of the orders");
-    if (sale->above > 0)
-        tell(sale, differences, "%" PRIu64 " users have more than their limit", sale->above);
+    if (sale->users_over_limit > 0)
+        tell(sale, differences, "%" PRIu64 " users have more than their limit",
+             sale->users_over_limit);
 }
 
 static void compare_faults(const struct audit_sale *sale, json_t *differences)
@@ -167,9 +151,9 @@ static void compare_faults(const struct audit_sale *sale, json_t *differences)
     if (sale->unkeyed > 0)
         tell(sale, differences, "%" PRIu64 " orders whose idempotency key does not lead to them",
              sale->unkeyed);
-    if (sale->unlisted > 0)
+    if (sale->without_expiry > 0)
         tell(sale, differences, "%" PRIu64 " reserved orders that would never expire",
-             sale->unlisted);
+             sale->without_expiry);
 }
 
 void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting)

@@ -14,12 +14,12 @@ struct audit_sale {
     size_t pod;
     json_t *head; /* GET /admin/audit/{sku}; owned */
     int64_t round;
-    bool overtaken;                              /* orders were added up for another round */
+    bool round_changed;                          /* orders were added up for another round */
     uint64_t units;                              /* that orders of the round hold */
-    uint64_t weighed;                            /* the same, each times a hash of its user */
+    uint64_t hash_sum;                           /* the same, each times a hash of its user */
     uint64_t reserved, paid, cancelled, expired; /* orders of the round */
-    uint64_t unkeyed, unlisted;                  /* orders with a fault */
-    uint64_t user_units, user_weighed, above;    /* as they are counted for users */
+    uint64_t unkeyed, without_expiry;            /* orders with a fault */
+    uint64_t user_units, user_hash_sum, users_over_limit; /* as they are counted for users */
 };
 
 /* Begins with the sale's first page, of which it takes over the caller's reference. */
@@ -32,10 +32,7 @@ void audit_sale_add_users(struct audit_sale *sale, const json_t *page);
 /* Adds a page's sums of this sale's orders. */
 void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums);
 
-/* How many orders have this status, of those that there are; false: there is no such status. */
-bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out);
-
-/* Whether the sale has sold or taken back anything between two looks at it: each change moves the
+/* True if the sale has sold or taken back anything between two looks at it: each change moves the
  * fence of a segment. */
 bool audit_sale_moved(const json_t *before, const json_t *after);
 
