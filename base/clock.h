@@ -25,8 +25,8 @@ static inline int64_t clock_now_ns(void)
     return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* Nanoseconds since the machine's start: as clock_now_ns, but this clock also runs while the machine
- * sleeps. For leases that another machine counts down meanwhile. */
+/* Nanoseconds since the machine's start: as clock_now_ns, but this clock also runs while the
+ * machine sleeps. For leases that another machine counts down meanwhile. */
 static inline int64_t clock_boot_ns(void)
 {
     return clock_read_ns(CLOCK_BOOTTIME);
@@ -38,8 +38,8 @@ static inline int64_t clock_now_ms(void)
     return clock_now_ns() / CLOCK_NS_PER_MS;
 }
 
-/* Milliseconds since 1970 (UTC). An administrator may set this clock, forwards and backwards: use it
- * for dates, never to measure a wait. */
+/* Milliseconds since 1970 (UTC). An administrator may set this clock, forwards and backwards: use
+ * it for dates, never to measure a wait. */
 static inline int64_t clock_wall_ms(void)
 {
     return clock_read_ns(CLOCK_REALTIME) / CLOCK_NS_PER_MS;
@@ -48,15 +48,16 @@ static inline int64_t clock_wall_ms(void)
 /* A duration, or a time of the monotonic clock, as the system calls want it. ns >= 0. */
 struct timespec clock_timespec(int64_t ns);
 
-/* Sleeps for as long, also when signals arrive meanwhile; not at all for 0 or less. Nothing ends this
- * sleep early: a thread that must stop at once sleeps by worker_sleep_ns. */
+/* Sleeps for as long, also when signals arrive meanwhile; not at all for 0 or less. Nothing ends
+ * this sleep early: a thread that must stop at once sleeps by worker_sleep_ns. */
 void clock_sleep_ns(int64_t ns);
 
 /* Initialises a condition variable whose waits clock_wait bounds. The caller destroys it. */
 void clock_condition_init(pthread_cond_t *condition);
 
-/* Waits on such a variable, with the mutex locked, up to a time of clock_now_ns. False when that time
- * has come. True does not mean that the condition holds, as for pthread_cond_wait: check it again. */
+/* Waits on such a variable, with the mutex locked, up to a time of clock_now_ns. False when that
+ * time has come. True does not mean that the condition holds, as for pthread_cond_wait: check it
+ * again. */
 bool clock_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t until_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a client of a remote server remembers of its failures: the last of them, for the caller that
- * writes the log, and when to try again. */
+/* The failures of a client of a remote server: the last of them, for the caller that writes the
+ * log, and when to try again. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -14,7 +14,7 @@ struct fault {
     char error[256]; /* why the last of them failed */
 };
 
-/* Notes one failure; cuts texts that are too long. The texts may be those of the fault itself. */
+/* Notes one failure; cuts texts that are too long. The texts may be the fault's own. */
 void fault_note(struct fault *fault, const char *doing, const char *error);
 
 /* Notes a row that makes no sense; `error` names it by its key. */
@@ -24,9 +24,9 @@ void fault_note_damage(struct fault *fault, const char *error);
 void fault_clear(struct fault *fault);
 
 /* A delay before the next try, which doubles with each failure in a row, with jitter, so that the
- * clients of a server that comes back do not all connect at once. Its owner embeds it; nothing needs
- * freeing. One thread at a time. Times are those of clock_now_ms; the caller passes them, so that
- * tests can move the clock. */
+ * clients of a server that comes back do not all connect at once. Its owner embeds it; nothing
+ * needs freeing. One thread at a time. Times are those of clock_now_ms; the caller passes them, so
+ * that tests can move the clock. */
 struct backoff {
     int delay_ms_min, delay_ms_max;
     int delay_ms; /* of the next failure, before jitter */

@@ -9,7 +9,7 @@
  * JSON, in SQL between quotes, or in a Redis key. */
 enum { IDENTIFIER_SIZE = 65 }; /* bytes of the longest one, with its NUL */
 
-/* One entry per byte: true for those of the alphabet. */
+/* One entry per byte: true for a byte of the alphabet. */
 extern const bool identifier_alphabet[256];
 
 /* True when the text is an identifier. A NUL within `length` makes it invalid. */

@@ -1,4 +1,4 @@
-/* Which name was meant by one that there is not. */
+/* Suggests the name that a misspelt one was meant to be. */
 #include "base/suggest.h"
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static bool is_end_of_word(char c)
     return c == '-' || c == '_';
 }
 
-/* Whether the text begins or ends with the name, as whole words. */
+/* True when the text begins or ends with the name, as whole words. */
 static bool holds(const char *text, const char *name)
 {
     size_t length = strlen(text), part = strlen(name);

@@ -1,4 +1,4 @@
-/* Which name was meant by one that there is not. */
+/* Suggests the name that a misspelt one was meant to be. */
 #ifndef BASE_SUGGEST_H
 #define BASE_SUGGEST_H
 
@@ -15,8 +15,9 @@ struct suggestion {
     size_t distance;
 };
 
-/* Near is a name with one or two typing errors, fewer in a short one; and, when there is none, one
- * that the wrong name begins or ends with as whole words: "limit" for "per-user-limit". */
+/* Offers one name. Near is a name with one or two typing errors, fewer in a short one; and
+ * otherwise a name that the wrong one begins or ends with as whole words: "limit" for
+ * "per-user-limit". */
 void suggest(struct suggestion *suggestion, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* What is done with many short texts a second: decimal digits without printf, and FNV-1a (Fowler,
- * Noll, Vo) as the hash of tables of our own. Any thread may call each function. */
+/* For many short texts a second: decimal digits without printf, and FNV-1a (Fowler, Noll, Vo) as
+ * the hash of tables of our own. Any thread may call each function. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 

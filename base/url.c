@@ -329,7 +329,8 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
     return wrong;
 }
 
-/* Checks each host of a list of any length: the client library of ZooKeeper takes the text itself. */
+/* Checks each host of a list of any length: the client library of ZooKeeper takes the text itself.
+ */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = NULL;

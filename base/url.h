@@ -1,5 +1,5 @@
-/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. The drivers use
- * it, and every check of a URL before a driver gets it. */
+/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. The drivers
+ * use it, and every check of a URL before a driver gets it. */
 #ifndef BASE_URL_H
 #define BASE_URL_H
 
@@ -25,8 +25,8 @@ enum {
  *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
  *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
  *
- * With rediss in the place of redis (but not for a socket) the connections are those of TLS. Its
- * options stand behind the question mark, with & between them: ca=/path of the authorities'
+ * With rediss in the place of redis (but not for a socket) the connections use TLS. Its options
+ * stand behind the question mark, with & between them: ca=/path of the authorities'
  * certificates (else the system's), cert=/path and key=/path of the client's own. redis+sentinel
  * has the options sentinel_user= and sentinel_password= for the sentinels; the user of the URL is
  * that of the servers, and `name` is the master's at the sentinels.

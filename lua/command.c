@@ -90,7 +90,7 @@ void command_clear(struct command *commands, size_t count)
     }
 }
 
-/* The reply, or one element of it; NULL when there is none. */
+/* Returns the reply, or one element of it, or NULL. */
 static const redisReply *part(const struct command *command, int i)
 {
     const redisReply *reply = command->reply;

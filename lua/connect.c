@@ -1,10 +1,10 @@
 /* A connection to a Redis server that has logged in and looked at its kind.
  *
  * why_the_kind: a node of a cluster serves the keys of its own slots and refuses the others, and a
- * sentinel serves no keys. Either would look like a server that works in part, so whoever has written
- * the wrong scheme in a URL is told at the first connect, and not by the orders that fail. It costs
- * one round trip per connection; in return no command runs as the wrong user, on the wrong database
- * or at a server of another kind. */
+ * sentinel serves no keys. Either would look like a server that works in part, so whoever has
+ * written the wrong scheme in a URL is told at the first connect, and not by the orders that fail.
+ * It costs one round trip per connection; in return no command runs as the wrong user, on the wrong
+ * database or at a server of another kind. */
 #include "lua/connect.h"
 
 #include <assert.h>
@@ -23,8 +23,8 @@ static void keep_error(char error_out[WIRE_ERROR_SIZE], const char *text)
     snprintf(error_out, WIRE_ERROR_SIZE, "%s", text);
 }
 
-/* Takes the reply to `command`, which the caller frees. NULL when the connection is lost or the reply
- * is an error, with its text in `error_out`. */
+/* Takes the reply to `command`, which the caller frees. NULL when the connection is lost or the
+ * reply is an error, with its text in `error_out`. */
 static redisReply *answer(struct wire *wire, const char *command, char error_out[WIRE_ERROR_SIZE])
 {
     redisReply *reply = wire_receive(wire);

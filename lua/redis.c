@@ -1,10 +1,10 @@
 /* One connection to a Redis server: connects when needed, pipelines, times out.
  *
  * why_drop: replies carry no id. The server answers a connection's commands in their order, so the
- * n-th reply belongs to the n-th command. A reply that is not awaited to its end would be read as the
- * answer to the next command. Therefore every error of the connection, a time-out included, closes
- * it, and every command that was sent and not answered has an unknown outcome: only its caller can
- * tell whether repeating it does harm. This client never sends a command twice.
+ * n-th reply belongs to the n-th command. A reply that is not awaited to its end would be read as
+ * the answer to the next command. Therefore every error of the connection, a time-out included,
+ * closes it, and every command that was sent and not answered has an unknown outcome: only its
+ * caller can tell whether repeating it does harm. This client never sends a command twice.
  *
  * why_leave: a primary that became a replica, or is cut off from its replicas, keeps its clients
  * and refuses their writes, while the URL's name may lead to the new primary by now. Such a refusal
@@ -59,8 +59,8 @@ static void drop(struct redis *redis)
     redis->leaving = false;
 }
 
-/* Sets where the server is from now on, for redis_place. A text stays as it is, as another thread may
- * be reading it; without room for one more, the URL's own is shown. */
+/* Sets where the server is from now on, for redis_place. A text stays as it is, as another thread
+ * may be reading it; without room for one more, the URL's own is shown. */
 static void set_place(struct redis *redis, const char *place)
 {
     size_t i = 0;
@@ -355,8 +355,8 @@ struct redisReply *redis_parsed(struct redis *redis)
     return reply;
 }
 
-/* Runs one plain command and looks only at whether the reply is an error. An error reply is a refusal,
- * which leaves the connection in step. */
+/* Runs one plain command and looks only at whether the reply is an error. An error reply is a
+ * refusal, which leaves the connection in step. */
 static enum redis_result command(struct redis *redis, int argc, const char *const *argv)
 {
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, argc, argv, NULL))

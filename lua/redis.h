@@ -33,8 +33,8 @@ struct redis_stats {
  * client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
-/* Makes a client of one node of the cluster that `cluster` names; otherwise as redis_open. NULL: out
- * of memory. */
+/* Makes a client of one node of the cluster that `cluster` names; otherwise as redis_open. NULL:
+ * out of memory. */
 struct redis *redis_open_node(const struct url *cluster, const char *host, unsigned port,
                               int timeout_ms);
 
@@ -63,8 +63,8 @@ bool redis_connected(const struct redis *redis);
 /* The last error in words; empty before the first. Valid until the next call. */
 const char *redis_error(const struct redis *redis);
 
-/* The failures since the caller last cleared them: connects, lost connections, late replies, refused
- * commands; a call that fails during the delay after a failed connect counts as well. */
+/* The failures since the caller last cleared them: connects, lost connections, late replies,
+ * refused commands; a call that fails during the delay after a failed connect counts as well. */
 struct fault *redis_fault(struct redis *redis);
 
 /* The host of the connection, as the URL names it; NULL without a connection. Valid as long as the
@@ -74,7 +74,7 @@ const char *redis_host(const struct redis *redis);
 /* The server's address for messages, "host:port". Any thread; valid as long as the client. */
 const char *redis_place(const struct redis *redis);
 
-/* Names the command that the next replies answer, for redis_fault. The text outlives the replies. */
+/* Names the command that the next replies answer, for redis_fault. The text outlives them. */
 void redis_set_doing(struct redis *redis, const char *doing);
 
 /* The counts since redis_open. */
@@ -90,9 +90,9 @@ enum redis_result redis_publish(struct redis *redis, const char *channel, const 
  * connection takes no other commands. */
 enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 
-/* For a connection that holds many subscriptions: sends SUBSCRIBE or UNSUBSCRIBE without waiting; an
- * UNSUBSCRIBE may leave up to 200 ms late. False: there is no connection, or it was lost, or memory
- * ran out. */
+/* For a connection that holds many subscriptions: sends SUBSCRIBE or UNSUBSCRIBE without waiting;
+ * an UNSUBSCRIBE may leave up to 200 ms late. False: there is no connection, or it was lost, or
+ * memory ran out. */
 bool redis_send_subscribe(struct redis *redis, const char *channel);
 bool redis_send_unsubscribe(struct redis *redis, const char *channel);
 
@@ -104,8 +104,8 @@ enum redis_event {
 };
 
 /* Returns the next event among what redis_fill has read. For REDIS_EVENT_MESSAGE writes the channel
- * and the message as NUL-terminated text, cut to their sizes, and leaves out one whose size is 0; for
- * the others writes nothing. */
+ * and the message as NUL-terminated text, cut to their sizes, and leaves out one whose size is 0;
+ * for the others writes nothing. */
 enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
                                   char *message_out, size_t message_size);
 
@@ -131,13 +131,13 @@ int redis_fd(const struct redis *redis);
 bool redis_fill(struct redis *redis);
 struct redisReply *redis_parsed(struct redis *redis);
 
-/* Keeps the text of an error reply for redis_error. If the error says that the server takes no writes
- * at all (a replica, one that loads its data, one without its disk or its replicas), redis_connected
- * becomes false, and the next use connects anew and so looks up the name again. */
+/* Keeps the text of an error reply for redis_error. If the error says that the server takes no
+ * writes at all (a replica, one that loads its data, one without its disk or its replicas),
+ * redis_connected becomes false, and the next use connects anew and so looks up the name again. */
 void redis_set_error(struct redis *redis, const char *text);
 
-/* redis_first_use returns true for the first use of a script (0..63) on this connection, and for the
- * first use after redis_forget_scripts, which a caller calls when it finds that the server has
+/* redis_first_use returns true for the first use of a script (0..63) on this connection, and for
+ * the first use after redis_forget_scripts, which a caller calls when it finds that the server has
  * forgotten its scripts. */
 bool redis_first_use(struct redis *redis, unsigned script);
 void redis_forget_scripts(struct redis *redis);
@@ -145,8 +145,8 @@ void redis_forget_scripts(struct redis *redis);
 /* Counts one call that had to be sent again with its text. */
 void redis_count_reload(struct redis *redis);
 
-/* What lua/cluster/cluster.c provides to the client of one server and to its pipelines: a table, as
- * that client is itself made of clients of one server and of pipelines to them. */
+/* Functions that lua/cluster/cluster.c provides to the client of one server and to its pipelines: a
+ * table, as the client of a cluster is itself made of clients of one server and their pipelines. */
 struct cluster_hooks {
     /* Makes the client for the servers of `url`, of which one that answers is enough to learn the
      * others, without connecting. NULL: out of memory. `seed` outlives it, and gets its errors and

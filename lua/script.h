@@ -24,8 +24,8 @@ enum {
     SCRIPT_MORE_MAX = 1040,     /* parameters of a call that the caller keeps */
 };
 
-/* One call: script_begin, script_key, script_text and script_int fill it (keys before arguments), and
- * script_run sets its result. It may be copied and kept, unless it has `more`. */
+/* One call: script_begin, script_key, script_text and script_int fill it (keys before arguments),
+ * and script_run sets its result. It may be copied and kept, unless it has `more`. */
 struct script_call {
     enum script_id id;
     int keys;
@@ -74,10 +74,10 @@ bool script_alive(const struct redis *redis);
  * connection first to which it owed output last. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
-/* For script_each.c and lua/cluster/. script_append queues calls of one script as one command; false:
- * out of memory. script_take sets the call's result from its reply (NULL: the connection is lost), and
- * returns true when the server does not know the script. script_forget sets a result without values. script_name
- * is the name of the call's script. */
+/* For script_each.c and lua/cluster/. script_append queues calls of one script as one command;
+ * false: out of memory. script_take sets the call's result from its reply (NULL: the connection is
+ * lost), and returns true when the server does not know the script. script_forget sets a result
+ * without values. script_name is the name of the call's script. */
 bool script_append(struct redis *redis, const struct script_call *calls, size_t count,
                    bool with_text);
 bool script_take(struct redis *redis, struct script_call *call, const struct redisReply *reply);

@@ -78,8 +78,9 @@ static inline int64_t __attribute__((format(printf, 1, 2))) redis_server_do(cons
     return number;
 }
 
-/* Waits up to `wait_ms` for the next message to a subscribed connection. REDIS_ANSWERED with the text
- * cut to size, REDIS_FAILED when none came in time, REDIS_UNKNOWN when the connection is lost. */
+/* Waits up to `wait_ms` for the next message to a subscribed connection. REDIS_ANSWERED with the
+ * text cut to size, REDIS_FAILED when none came in time, REDIS_UNKNOWN when the connection is lost.
+ */
 static inline enum redis_result redis_server_message(struct redis *redis, int wait_ms,
                                                      char *message_out, size_t size)
 {

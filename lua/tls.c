@@ -91,8 +91,8 @@ static BIO *new_bio(struct tls *tls)
 
 /* ---- errors ---- */
 
-/* Call before each operation of OpenSSL: only an empty queue tells its error from an earlier one, and
- * only errno tells the end of the connection from an error of the system. */
+/* Call before each operation of OpenSSL: only an empty queue tells its error from an earlier one,
+ * and only errno tells the end of the connection from an error of the system. */
 static void prepare(void)
 {
     ERR_clear_error();

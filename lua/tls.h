@@ -15,11 +15,11 @@ enum { TLS_ERROR_SIZE = 256 };
  * passphrase. False with the file and the reason in `error_out`. Any thread. */
 bool tls_check_files(const struct url *url, char *error_out, size_t error_size);
 
-/* Makes the handshake until `until_ms` (clock_now_ms) and checks that the server's certificate is for
- * `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the system's. It
- * reads the files of the URL anew each time: a certificate may be replaced while the program runs.
- * NULL with the reason in `error`, into which the functions below write as well: it outlives the
- * connection. Belongs to one thread at a time. */
+/* Makes the handshake until `until_ms` (clock_now_ms) and checks that the server's certificate is
+ * for `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the
+ * system's. It reads the files of the URL anew each time: a certificate may be replaced while the
+ * program runs. NULL with the reason in `error`, into which the functions below write as well: it
+ * outlives the connection. Belongs to one thread at a time. */
 struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t until_ms,
                      char error[TLS_ERROR_SIZE]);
 

@@ -216,8 +216,8 @@ bool wire_parsed(struct wire *wire, struct redisReply **reply_out)
     return !wire->lost;
 }
 
-/* Reads up to READ_SIZE bytes; with `wait` it waits for the first of them. Returns how many; 0: none
- * came in time; -1: the connection is lost. */
+/* Reads up to READ_SIZE bytes; with `wait` it waits for the first of them. Returns how many; 0:
+ * none came in time; -1: the connection is lost. */
 static ptrdiff_t read_bytes(struct wire *wire, char bytes[READ_SIZE], bool wait)
 {
     ssize_t count;

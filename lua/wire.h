@@ -1,6 +1,7 @@
 /* The commands and replies of one connection to a Redis server or a sentinel: by TCP, with TLS or
- * without, or by a Unix socket. Every wait has a limit, and a server that has gone raises no signal.
- * After an error the connection is lost: replies carry no id, so none can be told from another. */
+ * without, or by a Unix socket. Every wait has a limit, and a server that has gone raises no
+ * signal. After an error the connection is lost: replies carry no id, so none can be told from
+ * another. */
 #ifndef LUA_WIRE_H
 #define LUA_WIRE_H
 
@@ -15,8 +16,8 @@ struct wire;
 
 enum { WIRE_ERROR_SIZE = 256 };
 
-/* Connects to `server`, or where it is NULL to the URL's socket, and makes the handshake of TLS where
- * the URL says so, all until `until_ms` (clock_now_ms); later sends and receives wait up to
+/* Connects to `server`, or where it is NULL to the URL's socket, and makes the handshake of TLS
+ * where the URL says so, all until `until_ms` (clock_now_ms); later sends and receives wait up to
  * `timeout_ms` each. NULL with the reason in `error_out`. Belongs to one thread at a time. */
 struct wire *wire_open(const struct url *url, const struct url_server *server, int64_t until_ms,
                        int timeout_ms, char error_out[WIRE_ERROR_SIZE]);

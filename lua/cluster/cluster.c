@@ -1,4 +1,4 @@
-/* The client of a Redis Cluster as its callers see it: opened, closed, and asked for each master. */
+/* The client of a Redis Cluster as its callers see it: opened, closed, asked for each master. */
 #include "lua/cluster/cluster.h"
 
 #include <assert.h>

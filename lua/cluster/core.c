@@ -111,9 +111,9 @@ void cluster_doubt(struct cluster *cluster)
     cluster->stale = true;
 }
 
-/* Writes the address of the server at the other end, for a node that does not know its own. With TLS
- * it is the name, which the certificate has; without TLS not, as a name may lead to any of several
- * servers. */
+/* Writes the address of the server at the other end, for a node that does not know its own. With
+ * TLS it is the name, which the certificate has; without TLS not, as a name may lead to any of
+ * several servers. */
 static bool peer_of(const struct cluster *cluster, const struct redis *redis, char *host_out,
                     size_t size)
 {
@@ -154,8 +154,8 @@ static bool learn_from(struct cluster *cluster, struct redis *redis)
     return learnt;
 }
 
-/* Asks the connected nodes first, as one of them is likely to answer at once; then the servers of the
- * URL. A node that hangs costs its share of the time, and its connection. */
+/* Asks the connected nodes first, as one of them is likely to answer at once; then the servers of
+ * the URL. A node that hangs costs its share of the time, and its connection. */
 static bool learn(struct cluster *cluster)
 {
     int count = cluster->map.count; /* learning adds nodes */

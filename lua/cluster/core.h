@@ -6,8 +6,8 @@
 #include "lua/cluster/map.h"
 #include "lua/redis.h"
 
-/* The delay between two questions for the slots. Short, because only a question finds a replica that
- * took over. */
+/* The delay between two questions for the slots. Short, because only a question finds a replica
+ * that took over. */
 enum { CLUSTER_LEARN_MS_MIN = 20, CLUSTER_LEARN_MS_MAX = 250 };
 
 /* The state of one call of a pipeline. */

@@ -153,8 +153,8 @@ unsigned cluster_map_any_slot(const struct cluster_map *map)
     return found;
 }
 
-/* ---- the reply to CLUSTER SLOTS: ranges, each "first slot, last slot, master, replicas…"; a node is
- * "address, port, id, …" ---- */
+/* ---- the reply to CLUSTER SLOTS: ranges, each "first slot, last slot, master, replicas…"; a node
+ * is "address, port, id, …" ---- */
 
 static const redisReply *element(const redisReply *reply, size_t i, int type)
 {

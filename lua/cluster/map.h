@@ -66,8 +66,8 @@ void cluster_map_clear(struct cluster_map *map);
  * many, or memory ran out. */
 int cluster_map_node(struct cluster_map *map, const char *host, unsigned port);
 
-/* The index of the node that a MOVED or an ASK of node `from` leads to; a MOVED changes the owner of
- * its slot. CLUSTER_NO_NODE: see cluster_map_node. */
+/* The index of the node that a MOVED or an ASK of node `from` leads to; a MOVED changes the owner
+ * of its slot. CLUSTER_NO_NODE: see cluster_map_node. */
 int cluster_map_follow(struct cluster_map *map, int from, enum cluster_refusal why,
                        const struct cluster_redirect *redirect);
 
@@ -79,8 +79,8 @@ unsigned cluster_map_any_slot(const struct cluster_map *map);
  * or names no slot or too many nodes. */
 bool cluster_map_learn(struct cluster_map *map, const struct redisReply *reply, const char *asked);
 
-/* Closes the connections to nodes that have no slots, and forgets those nodes: the indices of others
- * change. */
+/* Closes the connections to nodes that have no slots, and forgets those nodes: the indices of
+ * others change. */
 void cluster_map_prune(struct cluster_map *map);
 
 #endif

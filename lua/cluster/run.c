@@ -10,7 +10,7 @@
  * MOVED refuses all of them from some point on: in the next round they run in that order at the new
  * node. While a slot is on its way the node decides by the keys, and may refuse a call and run a
  * later one of the slot, as it may after NOSCRIPT: callers must bear that, see script_run. The
- * scripts do, because each checks the token of the lock beside it: a take whose lock was refused
+ * scripts do, because each checks the token of its lock: a take whose lock was refused
  * takes nothing; the release of a lock that was not taken releases nothing; a settle that was
  * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
  * fence is raised too late, the ledger refuses the lower one and the segment is recovered again.
@@ -107,7 +107,7 @@ static bool ask_before(struct redis *node)
 }
 
 /* A node that was dropped in this round is not connected to again in it: calls that were queued
- * before would take the replies of later ones for their own. */
+ * before would take the replies of later calls for their own. */
 static struct redis *usable(struct pipeline *pipeline, int index, const char *what)
 {
     struct cluster *cluster = pipeline->cluster;

@@ -15,9 +15,9 @@
  * cluster's patience lasts; then it is REDIS_FAILED. A lost node makes its own calls REDIS_UNKNOWN
  * and no others.
  *
- * Commands with WATCH or MULTI among them go to one connection, and their keys lie in one slot. With
- * a MULTI they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving` true.
- * Without one, all are sent again together, so besides WATCH they only read. */
+ * Commands with WATCH or MULTI among them go to one connection, and their keys lie in one slot.
+ * With a MULTI they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving`
+ * true. Without one, all are sent again together, so besides WATCH they only read. */
 void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, size_t count);
 void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count);
 
