@@ -21,6 +21,8 @@ UPDATE sale SET settings_version = settings_version + 1, pay_within_s = {pay} WH
 INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)
     SELECT {first} + seq, '{sku}', 1, CONCAT('u', seq), 1, seq % {segments}, UTC_TIMESTAMP(3), @due
     FROM seq_1_to_{orders};
+INSERT INTO order_key(user_id, idempotency_key, order_id)
+    SELECT CONCAT('u', seq), CONCAT('#', {first} + seq), {first} + seq FROM seq_1_to_{orders};
 INSERT INTO order_expiry SELECT @due, {first} + MIN(seq), {first} + MAX(seq)
     FROM seq_1_to_{orders} GROUP BY seq DIV 128;
 UPDATE stock_segment SET settings_version = settings_version + 1, fence = fence + 1,

@@ -7,6 +7,8 @@ SET unique_checks = 0;
 INSERT INTO orders (order_id, sku, round, user_id, qty, segment, status, created_at)
     SELECT seq, '{sku}', 1, CONCAT('u', seq), 1, seq % {segments}, 'reserved', '2026-01-01'
     FROM seq_{first}_to_{last};
+INSERT INTO order_key (user_id, idempotency_key, order_id)
+    SELECT CONCAT('u', seq), CONCAT('#', seq), seq FROM seq_{first}_to_{last};
 """
 SOLD = """
 UPDATE stock_segment s JOIN

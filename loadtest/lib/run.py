@@ -323,7 +323,6 @@ class Run:
                 break
         return report
 
-
     def compare_pods(self, skus, wait_s, options):
         if "acked" in options or "states_min" in options:
             raise HarnessError("orders of several pods are not recorded, paid or cancelled")

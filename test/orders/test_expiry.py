@@ -263,6 +263,8 @@ def test_stops_at_once_while_it_expires(stack, spawn):
     stack.ledger.run(
         "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)"
         " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01' FROM seq_1_to_20000;"
+        " INSERT INTO order_key(user_id, idempotency_key, order_id)"
+        " SELECT 'u', CONCAT('#', seq), seq FROM seq_1_to_20000;"
         " UPDATE stock_segment SET sold = 1000;"
         " INSERT INTO order_expiry VALUES ('2020-01-01', 1, 20000)")
     wait_until(lambda: expired_by(daemon) > 0, "the first to expire")

@@ -26,6 +26,8 @@ def fill(daemon, orders, users, expiring=0):
         SELECT {FIRST} + seq - 1, 'demo', 1, CONCAT('filler-', CRC32(seq) % {users}), 1, seq % 20,
                UTC_TIMESTAMP(3), IF(seq > {orders - expiring}, @soon, NULL)
           FROM seq_1_to_{orders};
+        INSERT INTO order_key(user_id, idempotency_key, order_id)
+        SELECT user_id, CONCAT('#', order_id), order_id FROM orders WHERE sku = 'demo';
         INSERT INTO order_expiry SELECT @soon, {last - expiring + 1}, {last} WHERE {expiring} > 0;
         UPDATE stock_segment SET sold = {orders // 20}, fence = fence + 1 WHERE sku = 'demo'""")
     daemon.reconcile()
