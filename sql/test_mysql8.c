@@ -1,5 +1,6 @@
 /* What the connection sends, as a server reads it that says it is MySQL 8: no statement is empty,
- * and errors of a demoted server end the connection. */
+ * rows are texts, and errors of a demoted server end the connection. */
+#include "sql/orders/orders.h"
 #include "sql/test_server.h"
 
 #include <signal.h>
@@ -14,6 +15,7 @@ struct fake {
     char log[LOG_MAX];       /* each statement on a line of its own, without what it ignores */
     _Atomic int empty;       /* statements of which nothing is left */
     _Atomic int connections; /* made so far */
+    _Atomic int prepared;    /* statements that were to be prepared */
     _Atomic unsigned refuse; /* answers statements that begin with refuse_word by this error */
     const char *refuse_word;
 };
@@ -78,7 +80,8 @@ static void send_greeting(int fd)
 static void send_ok(int fd, bool more, unsigned char number)
 {
     unsigned status = OK_AUTOCOMMIT | (more ? OK_MORE : 0);
-    const unsigned char ok[] = {0, 0, 0, (unsigned char)status, (unsigned char)(status >> 8), 0, 0};
+    /* Each statement has changed one row. */
+    const unsigned char ok[] = {0, 1, 0, (unsigned char)status, (unsigned char)(status >> 8), 0, 0};
     send_packet(fd, ok, sizeof ok, number);
 }
 
@@ -169,8 +172,10 @@ static void serve(struct fake *fake, int fd)
             answer(fake, fd, (const char *)packet + 1);
         else if (packet[0] == 1) /* COM_QUIT */
             return;
-        else
+        else {
+            atomic_fetch_add(&fake->prepared, packet[0] == 22); /* COM_STMT_PREPARE */
             send_ok(fd, false, 1);
+        }
     }
 }
 
@@ -294,6 +299,36 @@ static void test_other_refusals_keep_the_connection(void **state)
     db_close(&db);
 }
 
+/* MySQL has no bulk bindings: all rows of a kind are one text, and nothing is prepared. */
+static void test_commit_is_sent_as_text(void **state)
+{
+    struct fake *fake = *state;
+    char error[128];
+    struct ledger *ledger = ledger_open(fake->url, 5000, error, sizeof error);
+    struct ledger_stock_update steps[5];
+    for (uint32_t i = 0; i < 5; i++)
+        steps[i] = (struct ledger_stock_update){
+            .sku = "s", .segment = i, .round = 1, .units = 1, .fence = 8, .settled = 7};
+    struct ledger_order orders[] = {
+        {.order_id = 2, .sku = "s", .user_id = "o'b", .key = "k", .round = 1, .qty = 2, .limit = 4},
+        {.order_id = 1, .sku = "s", .user_id = "a", .round = 1, .qty = 3, .expires_ms = 1000},
+    };
+    assert_non_null(ledger);
+    enum ledger_result result = ledger_commit(ledger, steps, 5, orders, 2);
+    if (result != LEDGER_OK)
+        fail_msg("%s after\n%s", ledger_error(ledger), fake->log);
+    assert_non_null(strstr(fake->log, "SET sold=sold+1,fence=8 WHERE sku='s' AND segment=4 "));
+    assert_non_null(strstr(fake->log, "INSERT INTO order_key(user_id,idempotency_key,order_id)"
+                                      "VALUES('a','#1',1),('o''b','k',2)\n"));
+    assert_non_null(strstr(fake->log, ",expires_at)VALUES(2,'s',1,'o''b',2,0,'k',NULL,NULL),"
+                                      "(1,'s',1,'a',3,0,NULL,NULL,'1970-01-01T00:00:01.000')\n"));
+    assert_non_null(strstr(fake->log, "VALUES('s',1,'o''b',2,4,2)ON DUPLICATE KEY UPDATE units="));
+    assert_non_null(strstr(fake->log, "\nCOMMIT\n"));
+    assert_int_equal(atomic_load(&fake->empty), 0);
+    assert_int_equal(atomic_load(&fake->prepared), 0);
+    ledger_close(&ledger);
+}
+
 static void test_ipv6_address_is_connected_to(void **state)
 {
     struct fake *fake = *state;
@@ -313,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, stop),
         cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, stop),
         cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_commit_is_sent_as_text, start, stop),
         cmocka_unit_test_setup_teardown(test_ipv6_address_is_connected_to, start_at_ipv6, stop),
         cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, stop),
     };

@@ -51,7 +51,8 @@ struct db {
 struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
                        size_t error_size);
 
-/* Connects to the db's server and sets the session up, by `until_ms`. False: db_keep_error has why. */
+/* Connects to the db's server and sets the session up, by `until_ms`. False: the error is kept, see
+ * db_keep_error. */
 bool db_connect_server(struct db *db, int64_t until_ms);
 
 /* Runs statements that set the session up. */

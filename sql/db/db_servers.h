@@ -64,9 +64,9 @@ int db_servers_present(struct db_servers *servers, uint64_t *number_out);
  * without waiting. */
 void db_servers_look(struct db_servers *servers, int pause_ms);
 
-/* Begins a look as db_servers_look does, DB_LOOK_PAUSE_MS after the last, and waits up to `wait_ms` for its end; `code_out` is 0 when the
- * last look that ended has found a server to write to, and else `why_out` says why it has not.
- * False: the look is not over. */
+/* Begins a look as db_servers_look does, DB_LOOK_PAUSE_MS after the last, and waits up to `wait_ms`
+ * for its end; `code_out` is 0 when the last look that ended has found a server to write to, and
+ * else `why_out` says why it has not. False: the look is not over. */
 bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out,
                      char why_out[DB_SERVERS_WHY_SIZE]);
 

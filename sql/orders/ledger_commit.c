@@ -103,7 +103,7 @@ static void text_commit(struct commit *commit)
 }
 
 /* The joint statement does not tell which of its updates were refused, so all of them count as
- * refused: then their segments are recovered, which is rare and costs less than asking one by one. */
+ * refused: then their segments are recovered, which is rare and cheaper than asking for each. */
 static enum db_result update_stock(struct commit *commit, struct db *db)
 {
     bool made = false;

@@ -304,12 +304,12 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 /* Appends the condition under which the row `o` of orders may go to `to`. */
 void ledger_status_text(struct sql_text *sql, enum ledger_status to);
 
-/* As ledger_status_text, for a statement that locks the order to pay it: what the condition reads of the sale
- * stays so until the transaction ends. An order whose sale somebody else is changing does not meet
- * it, and may meet it again in the next statement. */
+/* As ledger_status_text, for a statement that locks the order to pay it: what the condition reads
+ * of the sale stays so until the transaction ends. An order whose sale somebody else is changing
+ * does not meet it, and may meet it again in the next statement. */
 void ledger_status_text_locking(struct sql_text *sql, enum ledger_status to);
 
-/* Appends statements to the present transaction that make its commit do what ledger_confirm does. */
+/* Appends statements with which the present transaction's commit does what ledger_confirm does. */
 void ledger_confirm_text(struct sql_text *sql);
 
 #endif

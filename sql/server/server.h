@@ -1,4 +1,4 @@
-/* What a daemon needs of the ledger's server: tables, accounts, a pod, a node number, durability. */
+/* What a daemon needs of the ledger's server: tables, accounts, a pod, a node number, checks. */
 #ifndef SQL_SERVER_H
 #define SQL_SERVER_H
 
@@ -30,13 +30,13 @@ struct ledger_migration {
 /* Creates or upgrades the tables, one daemon at a time under a server-side lock, for which it waits
  * up to 60 s. Harmless when the tables are there, and then it needs no right to change any.
  * Questions wait as long as the ledger's time-out says; a statement that changes tables may take an
- * hour, as large ones are copied. It waits only for a moment at a time for a table that somebody has
- * open, so that others get on. LEDGER_OK or LEDGER_FAILED; then what was done stays done, and a
+ * hour, as large ones are copied. It waits only for a moment at a time for a table that somebody
+ * has open, so that others get on. LEDGER_OK or LEDGER_FAILED; then what was done stays done, and a
  * repeat goes on.
  *
- * It ends when `go_on`, which is asked every 100 ms or second, returns false: a process that is told
- * to end need not wait for the statement, which the server finishes all the same. NULL: it goes on.
- */
+ * It ends when `go_on`, which is asked every 100 ms or second, returns false: a process that is
+ * told to end need not wait for the statement, which the server finishes all the same. NULL: it
+ * goes on. */
 enum ledger_result ledger_migrate(struct ledger *ledger,
                                   bool (*go_on)(const struct ledger_migration *now, void *context),
                                   void *context);
