@@ -18,10 +18,8 @@
 #include "service/setup.h"
 #include "service/supervise.h"
 #include "service/workers/health.h"
-#include "service/workers/invalidation.h"
 #include "service/live/live.h"
 #include "service/workers/observer.h"
-#include "service/workers/progress.h"
 #include "service/workers/workers.h"
 
 enum {
@@ -39,7 +37,6 @@ extern char **environ;
 struct parts {
     struct service service;
     struct workers workers;
-    struct invalidation_listener *invalidation_listener;
     struct health *health;
     struct observer *observer;
     struct progress *progress;
@@ -88,10 +85,7 @@ static void bound_clients(struct service *service)
 static bool start_background(struct parts *parts)
 {
     struct service *service = &parts->service;
-    parts->invalidation_listener =
-        invalidation_listener_start(service, parts->error, sizeof parts->error);
-    if (parts->invalidation_listener)
-        service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
+    service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
     if (parts->health)
         service->observer = parts->observer =
             observer_start(service, parts->error, sizeof parts->error);
@@ -162,7 +156,6 @@ static void tell_to_stop(struct parts *parts)
     live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
-    invalidation_listener_stop(parts->invalidation_listener);
     service_stop_queues(&parts->service);
 }
 
@@ -175,7 +168,6 @@ static void stop(struct parts *parts)
     observer_join(&parts->observer);
     workers_join(&parts->workers);
     health_join(&parts->health);
-    invalidation_listener_join(&parts->invalidation_listener);
     preparer_join(&parts->workers.preparer); /* gives the node back: no thread makes ids now */
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);

@@ -4,7 +4,7 @@
  *     ▲                                                               │
  *     └── calls that are not possible yet ◄───────────────────────────┤
  *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────────────┘ */
-#include "service/workers/calls.h"
+#include "service/workers/workers.h"
 
 #include <assert.h>
 #include <stdlib.h>

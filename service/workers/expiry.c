@@ -1,7 +1,7 @@
 /* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
  * also finishes what other calls have begun, in whatever daemon: the counting for a limit set in
  * mid-sale, and the end of a round that was reset. And it deletes what rounds that ended long ago
- * have left (retention.c).
+ * have left.
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
@@ -9,7 +9,7 @@
  *
  * why_resign: a worker that failed gives the lock back. Its daemon alone may be cut off from the
  * ledger, and another one not. */
-#include "service/workers/expiry.h"
+#include "service/workers/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,24 +19,30 @@
 #include "lock/seclock.h"
 #include "base/clock.h"
 #include "base/worker.h"
+#include "sql/sales/sales.h"
 #include "service/request/faults.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
-#include "service/workers/retention.h"
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
- * versions must elect one among them. Pods other than 0 have their number behind it, as they may share a Redis. */
+ * versions must elect one among them. Pods other than 0 add their number, as they may share a
+ * Redis. */
 #define LOCK_NAME "expirer"
 
 enum {
-    PERIOD_MS = 200, /* between two questions for orders that are due, and for the lock */
-    FAILED_MS = 400, /* longer than that after a failure: time for another daemon to be elected */
-    REST_PART = 5,   /* of the time that expiring took, see expire */
-    COUNT_MS = 100,  /* of counting in a turn: orders that are due come in between */
-    END_MS = 100,    /* of ending orders of earlier rounds, likewise */
+    PERIOD_MS = 200,   /* between two questions for orders that are due, and for the lock */
+    FAILED_MS = 400,   /* longer than that after a failure: time for another daemon to be elected */
+    REST_PART = 5,     /* of the time that expiring took, see expire */
+    COUNT_MS = 100,    /* of counting in a turn: orders that are due come in between */
+    END_MS = 100,      /* of ending orders of earlier rounds, likewise */
+    PURGE_MS = 40,     /* spent in one turn */
+    PURGE_ROWS = 1000, /* looked at in one transaction */
+    PURGE_PAUSE_S = 2, /* before looking again when no round was due */
 };
+
+_Static_assert((int)PURGE_MS < (int)PERIOD_MS, "due orders come between two pieces of purging");
 
 struct expiry_worker {
     struct worker thread;
@@ -45,7 +51,7 @@ struct expiry_worker {
     char lock_name[32];
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
-    struct retention retention;
+    int64_t purge_next_ns;          /* when to look again, once nothing was left to be deleted */
 };
 
 static void resign(struct expiry_worker *worker)
@@ -130,6 +136,36 @@ static bool expire(struct expiry_worker *worker)
     return result == LEDGER_OK;
 }
 
+/* ---- what ended rounds have left ---- */
+
+static void count_purged(const struct ledger_purged *purged)
+{
+    metrics_add(METRIC_PURGED_KEYS, purged->keys);
+    metrics_add(METRIC_PURGED_USERS, purged->users);
+    if (purged->done)
+        log_event(LOG_INFO, "round_purged", "sku=%s round=%u", purged->sku, purged->round);
+}
+
+/* Deletes for a few ten ms what rounds that ended more than `days` ago have left; with 0 everything
+ * stays. False when the ledger failed. It is a little in each turn, so that orders that are due
+ * never wait for it. */
+static bool purge(struct expiry_worker *worker, unsigned days)
+{
+    int64_t now_ns = clock_now_ns();
+    int64_t until_ns = now_ns + PURGE_MS * CLOCK_NS_PER_MS;
+    enum ledger_result result = LEDGER_OK;
+    struct ledger_purged purged;
+    if (days == 0 || now_ns < worker->purge_next_ns)
+        return true;
+    while (result == LEDGER_OK && clock_now_ns() < until_ns) {
+        result = ledger_purge(stock_ledger(worker->stock), days, PURGE_ROWS, &purged);
+        count_purged(&purged);
+    }
+    if (result == LEDGER_NO)
+        worker->purge_next_ns = now_ns + PURGE_PAUSE_S * CLOCK_NS_PER_S;
+    return result == LEDGER_OK || result == LEDGER_NO;
+}
+
 /* Orders that are due first; then what is left of the turn may go to the past. */
 static bool work(struct expiry_worker *worker)
 {
@@ -137,7 +173,7 @@ static bool work(struct expiry_worker *worker)
     if (!expire(worker))
         return false;
     faults_begin(worker->stock);
-    if (retention_work(&worker->retention, stock_ledger(worker->stock), days)) {
+    if (purge(worker, days)) {
         faults_log_damage(stock_ledger(worker->stock));
         return true;
     }

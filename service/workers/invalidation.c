@@ -6,7 +6,7 @@
  *
  * why_forget_all: Redis keeps no message for a subscriber that is away. Whenever the connection was
  * down a message may have been lost, so the listener forgets about every sale. */
-#include "service/workers/invalidation.h"
+#include "service/workers/workers.h"
 
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -75,12 +75,6 @@ struct invalidation_listener *invalidation_listener_start(struct service *servic
     if (!worker_start(&listener->thread, run, listener))
         abort();
     return listener;
-}
-
-void invalidation_listener_stop(struct invalidation_listener *listener)
-{
-    if (listener)
-        worker_stop(&listener->thread);
 }
 
 void invalidation_listener_join(struct invalidation_listener **listener)

@@ -10,7 +10,7 @@
  * by itself, so a request that waits for most of the time of one batch loses little, and shares its
  * lock and its commit with more requests. Daemons with a part of the orders each share the ledger's
  * time in turns, so a request waits for as much of each one's batch. */
-#include "service/workers/orders.h"
+#include "service/workers/workers.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The preparer: a thread that prepares the ledger at the start, and tries again until it is
  * there. */
-#include "service/workers/prepare.h"
+#include "service/workers/workers.h"
 
 #include <assert.h>
 #include <stdio.h>

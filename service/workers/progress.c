@@ -2,7 +2,7 @@
  *
  * why_a_thread: when the ledger or Redis hangs, the line must come all the same. So this thread
  * asks neither: it reads the metrics, and the figures of sales that the observer has read. */
-#include "service/workers/progress.h"
+#include "service/workers/workers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,10 @@
 #include "service/metrics/rates.h"
 #include "service/workers/observer.h"
 
-enum { TEXT_SIZE = 192 };
+enum {
+    TEXT_SIZE = 192,
+    PROGRESS_SALES_MAX = 5, /* sales with a line of their own at a time */
+};
 
 /* A sale in which units were sold since the last look. */
 struct moved {

@@ -1,4 +1,4 @@
-/* The workers: order workers, call workers, expiry worker, preparer. */
+/* The workers: starts and ends all but health and the observer. */
 #include "service/workers/workers.h"
 
 #include <assert.h>
@@ -29,6 +29,9 @@ static bool start_background(struct workers *workers, struct service *service, c
 {
     workers->expiry_worker = expiry_worker_start(service, error_out, error_size);
     if (workers->expiry_worker)
+        workers->invalidation_listener =
+            invalidation_listener_start(service, error_out, error_size);
+    if (workers->invalidation_listener)
         workers->preparer = preparer_open(service, error_out, error_size);
     return workers->preparer;
 }
@@ -65,4 +68,5 @@ void workers_join(struct workers *workers)
         call_worker_join(&workers->call_workers[kind]);
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)
         order_worker_join(&workers->order_workers[i]);
+    invalidation_listener_join(&workers->invalidation_listener);
 }
