@@ -10,7 +10,8 @@
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "sql/sales/sales.h"
-#include "stock/stock.h"
+#include "stock/sale_cache.h"
+#include "stock/types.h"
 
 struct stock {
     const struct stock_strategy *strategy;
@@ -39,6 +40,8 @@ struct stock {
 
     struct settings_book *settings; /* of the present batch */
     struct rate *rate;              /* NULL: no limits */
+    void (*read_rates)(
+        struct stock *stock);       /* called when the pipeline was sent; NULL: no limits */
     uint32_t count_rows;            /* of the next piece of a counting; 0: none yet */
     struct ledger_held held;        /* of the sale that is being retired, if that takes long */
     struct batch *batch;            /* working space of the strategies */
@@ -70,6 +73,9 @@ struct script_call *stock_call(struct stock *stock);
  * lost when none of its nodes can be reached: while one of them is down, this is true, and each
  * call tells what became of it. */
 bool stock_run_calls(struct stock *stock);
+
+/* As stock.h says. */
+void stock_flush(struct stock *stock);
 
 /* True when Redis is a cluster and one of the first `count` calls of the last pipeline was not
  * answered; to be asked before the next stock_call. */
