@@ -223,7 +223,7 @@ static void print_bash(FILE *out)
 
 /* ---- completion of zsh ---- */
 
-/* Text within single quotes and, of an option, brackets: help texts have none of these. */
+/* Text within single quotes and, of an option, brackets: help texts contain neither. */
 static void print_zsh_option(int option, FILE *out)
 {
     const char *value = option_rows[option].value;

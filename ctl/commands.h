@@ -6,7 +6,7 @@
 
 #include "ctl/context.h"
 
-/* Which pods a command asks, where there are several and no --pod. */
+/* The pods that a command asks, if there are several and --pod names none. */
 enum command_pods {
     PODS_OFFLINE,    /* no configuration and no daemon */
     PODS_FIRST,      /* the first one */

@@ -1,6 +1,6 @@
 /* Where the daemons are and with which tokens they are asked: the file, then the environment.
  *
- * why_private: a token in a file that others can read is no secret, so such a file is refused. */
+ * why_private: a token in a file that others can read is not secret, so such a file is refused. */
 #include "ctl/config.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ static bool visible(const char *text)
     return *text != '\0';
 }
 
-/* What stands behind the scheme: no user, no path, as the token and the path are ours to add. */
+/* Accepts the part behind the scheme without a user or a path: the program adds token and path. */
 static bool is_host(const char *text)
 {
     return *text != '\0' && !strpbrk(text, "/@?#");
@@ -252,7 +252,7 @@ static bool read_file(struct value *values, const char *path, bool must_be)
     return good;
 }
 
-/* False: there is no home. */
+/* False if the environment names no home. */
 static bool usual_path(char path_out[PATH_SIZE])
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");

@@ -1,4 +1,4 @@
-/* What every command gets: its options, where the daemons are, the connection. */
+/* A command gets its options, the addresses of the daemons and the connection here. */
 #ifndef SECKILL_CTL_CONTEXT_H
 #define SECKILL_CTL_CONTEXT_H
 

@@ -157,7 +157,7 @@ static CURLcode transfer(struct http *http, const struct call *call, const struc
 
 /* ---- what came of it ---- */
 
-/* Whether no byte of the request can have reached a daemon. */
+/* True if no byte of the request can have reached a daemon. */
 static bool never_sent(CURLcode code)
 {
     return code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
@@ -250,7 +250,7 @@ static void call_any(struct http *http, const struct call *call, struct reply *r
     }
 }
 
-/* Whether the answer to a repeat leaves the first try as unknown as before: the service has not
+/* True if the answer to a repeat leaves the first try as unknown as before: the service has not
  * looked at what the first try may have done. */
 static bool says_nothing(const struct reply *reply)
 {

@@ -20,7 +20,7 @@ static int run(const struct command *command, struct context *context)
         return EX_CONFIG;
     context->http = http_open(&context->config, (long)timeout_s);
     if (!context->http) {
-        say("there is no memory");
+        say("out of memory");
         return EX_OSERR;
     }
     int status = pods_run(command, context);

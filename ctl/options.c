@@ -35,7 +35,7 @@ static void refuse(const char *word)
         say("there is no option %s; seckillctl help lists all", word);
 }
 
-/* With '?', getopt leaves in optopt which option was given a value that it does not take. */
+/* With '?', optopt names the option that was given a value although it takes none. */
 static bool complain(int found, const char *word)
 {
     if (found == ':')

@@ -1,4 +1,4 @@
-/* What is read and printed: the command line, times, metrics, tables. */
+/* The command line, times, metrics and tables: reading and printing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
  *     ─► each sale again ─► compare ─► the same again while the sales moved in between
  *
- * why_again: pages of sums are no snapshot. A difference counts when no fence of the sale moved
- * around two readings that both show one: a change of its units moves a fence. */
+ * why_again: pages of sums are not a snapshot. Report a difference only if two readings show it and
+ * no fence changed: every change of a sale's units moves a fence. */
 #include "ctl/commands/commands.h"
 
 #include <inttypes.h>
@@ -32,13 +32,13 @@ enum {
 
 static void compare_acked(struct audit *audit)
 {
-    char text[TEXT_SIZE];
     uint64_t first = 0;
     size_t missing = acked_missing(&audit->acked, &first);
-    snprintf(text, sizeof text,
-             "%zu orders that clients saw accepted are missing, such as %" PRIu64, missing, first);
     if (missing > 0)
-        json_array_append_new(audit->differences, json_string(text));
+        json_array_append_new(
+            audit->differences,
+            json_sprintf("%zu orders that clients saw accepted are missing, such as %" PRIu64,
+                         missing, first));
 }
 
 static void compare(struct audit *audit)
@@ -94,16 +94,15 @@ static int reconcile_sale(struct context *context, const char *sku, json_t **rep
     return status;
 }
 
-/* What differed was told before; this tells what was set again. */
+/* Notes a segment that was set again; the report has told the difference before. */
 static void note_recovered(struct audit *audit, const char *sku, const json_t *row)
 {
-    char text[TEXT_SIZE];
-    snprintf(text, sizeof text,
-             "%s: segment %lld: %s in Redis, which had %lld left, the ledger %lld", sku,
-             (long long)answer_integer(row, "segment"), answer_text(row, "reason"),
-             (long long)answer_integer(row, "redis_available"),
-             (long long)answer_integer(row, "ledger_available"));
-    json_array_append_new(audit->recovered, json_string(text));
+    json_array_append_new(
+        audit->recovered,
+        json_sprintf("%s: segment %lld: %s in Redis, which had %lld left, the ledger %lld", sku,
+                     (long long)answer_integer(row, "segment"), answer_text(row, "reason"),
+                     (long long)answer_integer(row, "redis_available"),
+                     (long long)answer_integer(row, "ledger_available")));
 }
 
 static int reconcile_all(struct audit *audit)
@@ -197,7 +196,7 @@ static void print_lines(const json_t *lines, const char *before)
     }
 }
 
-/* What Redis says is left of a sale that pack_sale has made. */
+/* Adds the units that Redis says are left to a sale that pack_sale has made. */
 static void add_redis(json_t *sale)
 {
     json_int_t left = 0;

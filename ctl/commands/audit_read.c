@@ -1,4 +1,4 @@
-/* What an audit reads of the service. */
+/* Reads the sales and orders that an audit compares, and the ids that clients saw. */
 #include "ctl/commands/audit_read.h"
 
 #include <errno.h>

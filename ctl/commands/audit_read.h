@@ -1,4 +1,4 @@
-/* What an audit reads of the service. */
+/* Reads the sales and orders that an audit compares, and the ids that clients saw. */
 #ifndef SECKILL_CTL_COMMANDS_AUDIT_READ_H
 #define SECKILL_CTL_COMMANDS_AUDIT_READ_H
 

@@ -1,4 +1,4 @@
-/* One sale in an audit: what its orders hold beside what its segments say is sold. */
+/* Adds up one sale in an audit, and compares its orders with its segments. */
 #include "ctl/commands/audit_sale.h"
 
 #include <inttypes.h>
@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "ctl/output/answer.h"
-
-enum { TEXT_SIZE = 256 };
 
 void audit_sale_begin(struct audit_sale *sale_out, const char *sku, size_t pod, json_t *head)
 {
@@ -93,13 +91,12 @@ bool audit_sale_moved(const json_t *before, const json_t *after)
 __attribute__((format(printf, 3, 4))) static void tell(const struct audit_sale *sale, json_t *list,
                                                        const char *format, ...)
 {
-    char text[TEXT_SIZE], whole[TEXT_SIZE + 80];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    json_t *text = json_vsprintf(format, args);
     va_end(args);
-    snprintf(whole, sizeof whole, "%s: %s", sale->sku, text);
-    json_array_append_new(list, json_string(whole));
+    json_array_append_new(list, json_sprintf("%s: %s", sale->sku, json_string_value(text)));
+    json_decref(text);
 }
 
 /* A segment that is not settled at the ledger's fence is one that the service itself recovers
@@ -140,7 +137,8 @@ static void compare_users(const struct audit_sale *sale, json_t *differences)
         tell(sale, differences, "%" PRIu64 " units are counted for users, %" PRIu64 " in orders",
              sale->user_units, sale->units);
     else if (sale->user_hash_sum != sale->hash_sum)
-        tell(sale, differences, "units are counted for other users than those of the orders");
+        tell(sale, differences,
+             "the users whose units are counted are not the users of the orders");
     if (sale->users_over_limit > 0)
         tell(sale, differences, "%" PRIu64 " users have more than their limit",
              sale->users_over_limit);

@@ -1,4 +1,4 @@
-/* One sale in an audit: what its orders hold beside what its segments say is sold. */
+/* Adds up one sale in an audit, and compares its orders with its segments. */
 #ifndef SECKILL_CTL_COMMANDS_AUDIT_SALE_H
 #define SECKILL_CTL_COMMANDS_AUDIT_SALE_H
 

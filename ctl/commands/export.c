@@ -151,8 +151,8 @@ struct export
 };
 
 /* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one
- * that begins like a formula, so it gets a ' in front; so does one that begins with a ', so that whoever
- * takes one ' away has every id again. */
+ * that begins like a formula, so it gets a ' in front; so does one that begins with a ', so that
+ * taking one ' away gives every id again. */
 static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
 {
     bool quoted = user_id[strcspn(user_id, "\",")] != '\0';

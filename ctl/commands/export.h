@@ -16,8 +16,9 @@ struct listing {
     void *argument;
 };
 
-/* Walks the orders of the present pod in the order of their ids, each once. EX_OK when `take` has got them all, or has
- * ended the walk; else the exit status, after a message that says where it ended. */
+/* Walks the orders of the present pod in the order of their ids, each once. EX_OK when `take` has
+ * got them all, or has ended the walk; else the exit status, after a message that says where it
+ * ended. */
 int listing_walk(struct context *context, const struct listing *listing);
 
 #endif

@@ -85,7 +85,7 @@ static const struct address *find_daemon(const struct context *context, struct a
     else if (address_parse(name, named))
         return named;
     else
-        say("%s is no address of a daemon", name);
+        say("%s is not an address of a daemon", name);
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 /* seckillctl create, reset, restock, retire: the rounds of a sale and their units.
  *
- * why_two_questions: how many orders a reset ends, only its refusal tells. So a reset is first sent
- * as one that ends no round in use, and again, after the refusal was shown, as one that does. */
+ * why_two_questions: only a refused reset reports how many orders it would end. So a reset is first
+ * sent as one that ends no round in use, and again, after the refusal was shown, as one that does. */
 #define _GNU_SOURCE /* asprintf */
 #include "ctl/commands/commands.h"
 
@@ -49,7 +49,7 @@ static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SI
 
 /* ---- the call ---- */
 
-/* What makes a repeat by hand the same call: +30m would be another time then. */
+/* Writes the options that make a repeat by hand the same call: +30m would be another time then. */
 static void write_options(const char *repeat, const json_t *body, const char *key, char *out,
                           size_t size)
 {
@@ -154,7 +154,7 @@ struct resetting {
     char repeat[REPEAT_SIZE];
 };
 
-/* What a repeat by hand must say for the same body; the sale may have changed by then. */
+/* Writes the options that a repeat by hand needs for the same body, as the sale may change. */
 static void write_repeat(struct resetting *resetting)
 {
     bool ends = json_is_true(json_object_get(resetting->body, "end_round"));

@@ -22,7 +22,7 @@ enum {
 
 /* ---- values ---- */
 
-/* Seconds of "30m"; negative when it is no span. */
+/* Seconds of "30m"; negative if the text is not a span. */
 static int64_t span_seconds(const char *text)
 {
     static const struct {

@@ -10,7 +10,7 @@
 bool settings_add(const struct options *options, json_t *body);
 
 /* Reads TIME: "none", "now", "+30m" from now (s, m, h, d), or a time in UTC as the service takes
- * it. A new JSON value, NULL when it is none of these. */
+ * it. A new JSON value, NULL if the text is anything else. */
 json_t *settings_time(const char *text, int64_t now_ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* What an audit counts and compares. */
+/* An audit counts and compares. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,7 @@ static void test_users(void **state)
     add_orders(&sale, 2, 4);
     add_users(&sale, 0, "1", 2);
     assert_string_equal(told(&sale, &awaiting),
-                        "demo: units are counted for other users than those of the orders\n"
+                        "demo: the users whose units are counted are not the users of the orders\n"
                         "demo: 2 users have more than their limit\n");
     add_users(&sale, 1, "0", 0);
     assert_non_null(strstr(told(&sale, &awaiting), "5 units are counted for users, 4 in orders\n"));

@@ -95,7 +95,7 @@ static bool keep_access(int fd, const struct tokens *tokens)
     return (same || fchown(fd, tokens->owner, tokens->group) == 0) && fchmod(fd, tokens->mode) == 0;
 }
 
-/* Whoever reads the path sees the old file or the new one, whole. */
+/* A reader of the path sees the old file or the new one, whole. */
 static int write_file(const struct tokens *tokens, size_t first, const char *path)
 {
     char *part = NULL;

@@ -1,4 +1,4 @@
-/* What a command says when a call has not ended well, and the exit status for it. */
+/* Prints answers, or why a call has not ended well; returns the exit status. */
 #include "ctl/output/answer.h"
 
 #include <assert.h>
@@ -87,7 +87,7 @@ int answer_check(const struct context *context, const struct reply *reply, const
         return answer_failure(context, reply, repeat);
     if (json_is_object(reply->json))
         return EX_OK;
-    say("the answer is no JSON object: is this the address of the service?");
+    say("the answer is not a JSON object: is this the address of the service?");
     return EX_PROTOCOL;
 }
 
@@ -103,7 +103,8 @@ int answer_get(struct context *context, const char *path, struct reply *reply_ou
 
 void answer_print_all(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
+    json_dumpf(value, stdout,
+               JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys no ASCII text */
     putchar('\n');
 }
 

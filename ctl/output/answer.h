@@ -1,4 +1,4 @@
-/* What a command says when a call has not ended well, and the exit status for it. */
+/* Prints answers, or why a call has not ended well; returns the exit status. */
 #ifndef SECKILL_CTL_OUTPUT_ANSWER_H
 #define SECKILL_CTL_OUTPUT_ANSWER_H
 
@@ -8,7 +8,8 @@
 int answer_status(const struct reply *reply);
 
 /* Prints why; returns the exit status. Not for OUTCOME_OK. `repeat`: the options that make a repeat
- * of the command harmless, such as "--key K", for an unknown outcome; NULL: none is needed. */
+ * of the command harmless, such as "--key K", for an unknown outcome; NULL if a
+ * repeat needs no more. */
 int answer_failure(const struct context *context, const struct reply *reply, const char *repeat);
 
 /* The line that tells how to repeat the command; the caller frees it. */
@@ -25,10 +26,10 @@ int answer_get(struct context *context, const char *path, struct reply *reply_ou
  * gets the number of the present one. */
 void answer_print(const struct context *context, json_t *value);
 
-/* The same of what several pods have answered. */
+/* Likewise, for a value that several pods have answered together. */
 void answer_print_all(const json_t *value);
 
-/* Members of an answer; 0 or "" where there is no such member. */
+/* A member of an answer; 0 or "" if the answer lacks it. */
 json_int_t answer_integer(const json_t *object, const char *name);
 const char *answer_text(const json_t *object, const char *name);
 

@@ -241,7 +241,7 @@ def test_what_is_no_service_is_called_so(ctl):
                     client.sendall(body)
         threading.Thread(target=serve, daemon=True).start()
         ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
-        assert "no JSON" in ctl("sales", PROTOCOL).stderr
+        assert "not a JSON" in ctl("sales", PROTOCOL).stderr
         assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
 
 
@@ -280,7 +280,7 @@ def test_listing_that_is_none_is_no_export(ctl, tmp_path, page):
     body = page if isinstance(page, str) else json.dumps(page, ensure_ascii=False)
     with impostor(ctl, lambda head: body.encode()):
         done = ctl("export --output orders.csv", PROTOCOL)
-    assert "not of the form" in done.stderr or "no JSON object" in done.stderr
+    assert "not of the form" in done.stderr or "not a JSON object" in done.stderr
     assert not (tmp_path / "orders.csv").exists()
 
 
@@ -472,7 +472,7 @@ def test_audit_names_each_difference_of_the_ledger(aimed, daemon):
     assert "demo: segment 0 is missing" in found
     found = broken(f"UPDATE orders SET user_id = 'u3' WHERE order_id = {order}",
                    f"UPDATE orders SET user_id = 'u1' WHERE order_id = {order}")
-    assert "demo: units are counted for other users than those of the orders" in found
+    assert "demo: the users whose units are counted are not the users of the orders" in found
     assert "demo: 1 orders whose idempotency key does not lead to them" in found
     found = broken("UPDATE user_quota SET allowed = 0 WHERE user_id = 'u1'",
                    "UPDATE user_quota SET allowed = 20 WHERE user_id = 'u1'")
