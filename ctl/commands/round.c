@@ -1,7 +1,8 @@
 /* seckillctl create, reset, restock, retire: the rounds of a sale and their units.
  *
- * why_two_questions: only a refused reset reports how many orders it would end. So a reset is first
- * sent as one that ends no round in use, and again, after the refusal was shown, as one that does. */
+ * why_two_questions: only a refused reset reports how many orders it would end. So a reset is
+ * first sent as one that ends no round in use, and again, after the refusal was shown, as one that
+ * does. */
 #define _GNU_SOURCE /* asprintf */
 #include "ctl/commands/commands.h"
 
