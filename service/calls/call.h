@@ -11,11 +11,11 @@
 /* Refuses the request with 400 and this detail. */
 enum call_start call_refuse(struct request *request, const char *detail);
 
-/* Answers a call for an order that the ledger does not have. An order whose id names another pod may
- * exist there: the answer says so, as somebody has sent the call to the wrong daemons. */
+/* Answers a call for an order that the ledger does not have. An order whose id names another pod
+ * may exist there: the answer says so, as somebody has sent the call to the wrong daemons. */
 void call_answer_no_order(const struct service *service, struct request *request);
 
-/* The address of an operator's client for the log, or "unix". Lives as long as the request's own. */
+/* The address of an operator's client for the log, or "unix". Lives as long as the request's. */
 const char *call_address(const struct request *request);
 
 /* Notes for GET /admin/actions that the request, which is answered by now, was an operator's

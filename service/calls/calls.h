@@ -1,5 +1,5 @@
-/* The calls: for each route a handler, which runs on the HTTP thread, and mostly work for a call
- * worker behind it. */
+/* The calls: for each route a handler, see call_handler below, and mostly work for a call worker
+ * behind it. */
 #ifndef SECKILL_SERVICE_CALLS_CALLS_H
 #define SECKILL_SERVICE_CALLS_CALLS_H
 
@@ -34,9 +34,6 @@ struct call {
     struct call_parameter parameters[PARAMETERS_MAX]; /* of a request without a body */
     size_t parameter_count;                           /* greater than the array: there were more */
 };
-
-/* Checks a call and answers it, or says who is to. Runs on the HTTP thread and does not block. */
-typedef enum call_start call_handler(struct request *request, const struct call *call);
 
 /* ---- orders ---- */
 
@@ -106,5 +103,10 @@ enum call_start call_live_actions(struct request *request, const struct call *ca
  * already, 404 where no file has this path. The demo's files exist with the option demo only. */
 enum call_start call_web_file(struct request *request, const struct call *call);
 enum call_start call_web_demo(struct request *request, const struct call *call);
+
+/* ---- routes ---- */
+
+/* Checks a call and answers it, or says who is to. Runs on the HTTP thread and does not block. */
+typedef enum call_start call_handler(struct request *request, const struct call *call);
 
 #endif

@@ -58,9 +58,9 @@ static enum ledger_result read_rows(struct ledger *ledger, const struct request_
                : ledger_orders_scan(ledger, filter, *next_out, max, rows, count_out, next_out);
 }
 
-/* Reads the next page, of at most asked->limit orders; asked->after is then where the following page
- * begins, 0 when there is none. Of the rows that one call looks at the filter may let few through,
- * so it is repeated until there are as many, all rows were seen, or the time is over. The caller
+/* Reads the next page, of at most asked->limit orders; asked->after is then where the following
+ * page begins, or 0. The filter may let through few of the rows that one call looks at, so it is
+ * repeated until the page is full, all rows were seen, or the time is over. The caller
  * frees the orders; NULL when the ledger failed. */
 static struct ledger_listed *fetch(struct ledger *ledger, struct request_call *asked,
                                    size_t *count_out)

@@ -1,5 +1,4 @@
-/* /healthz, /servingz, /readyz, /metrics and the figures of the live page: what the operators of the
- * service look at. */
+/* /healthz, /servingz, /readyz, /metrics and the figures of the live page: for operators. */
 #include "service/calls/calls.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Calls for an order that exists: GET /order/{order_id}, and POST /order/{order_id}/pay and /cancel.
+/* Calls for an order that exists: GET /order/{order_id}, and POST /pay and /cancel behind it.
  *
  * why_no_cache: every look-up asks the ledger, so a client that was told of an order, a payment or
  * a cancellation sees it at once, at every daemon. */
