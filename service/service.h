@@ -8,7 +8,7 @@
 #include "service/config/config.h"
 #include "service/config/networks.h"
 #include "service/drain.h"
-#include "service/request/call_kind.h"
+#include "service/request/request.h"
 #include "service/node.h"
 #include "service/request/order_id.h"
 #include "service/request/queue.h"

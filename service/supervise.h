@@ -1,5 +1,5 @@
 /* What the service manager is told while the daemon starts and serves: when it is ready, what it is
- * doing, and that its main threads are alive. How it is told: notify.h. */
+ * doing, and that its main threads are alive. How it is told: supervise.h. */
 #ifndef SECKILL_SERVICE_SUPERVISE_H
 #define SECKILL_SERVICE_SUPERVISE_H
 
@@ -44,5 +44,24 @@ void supervise_reloaded(const struct supervise *supervise);
 
 /* Says what a start is doing that may take long, and asks for more time for it. */
 void supervise_migrating(const char *file, int64_t seconds);
+
+/* ---- notes to the manager ---- */
+
+/* Reads NOTIFY_SOCKET, and WATCHDOG_USEC and WATCHDOG_PID. False when NOTIFY_SOCKET is set and
+ * names no socket: neither a path nor, after an @, an abstract name. */
+bool notify_setup(void);
+
+/* Whether a manager listens. */
+bool notify_wanted(void);
+
+/* How often WATCHDOG=1 is due in ns, half of what the manager allows; 0 where it does not watch. */
+int64_t notify_watchdog_ns(void);
+
+/* Sends the lines, such as "READY=1\nSTATUS=serves", in one datagram. False when the manager did
+ * not take it within a second; true without a manager. */
+bool notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Says that the configuration is read anew, until the next READY=1. */
+void notify_reloading(void);
 
 #endif

@@ -10,7 +10,7 @@ CALL = re.compile(r"\b(log_event|log_each|log_failure|faults_log|faults_log_ledg
                   r"faults_log_redis)\(")
 NAME = re.compile(r'"([a-z_]+)"')
 # Events whose names are in a table.
-TABLES = {"service/request/call_kind.c": re.compile(r'"([a-z]+_failed)"'),
+TABLES = {"service/request/request.c": re.compile(r'"([a-z]+_failed)"'),
           "service/workers/health.c": re.compile(r'\.(?:up|down) = "([a-z_]+)"'),
           "service/calls/daemon.c": re.compile(r'refuse_late\(request, "([a-z_]+)"'),
           "service/log/log.c": re.compile(r'LOG_WARN, "(log_lines_dropped)"')}

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/config/help.h"
 #include "service/config/secrets.h"
 #include "service/config/sources.h"
 #include "service/config/text.h"
@@ -137,4 +136,174 @@ void config_free(struct config *config)
     for (size_t i = 0; i < OPTION_COUNT; i++)
         value_clear(config, &config_options[i]);
     memset(config, 0, sizeof *config);
+}
+
+/* ---- what the program prints ---- */
+
+#define TEXT_WIDTH 96
+
+/* Prints words in lines of at most TEXT_WIDTH, each begun by prefix. A break stands in place of a
+ * space. */
+static void print_wrapped(FILE *out, const char *prefix, const char *text)
+{
+    while (*text) {
+        size_t room = TEXT_WIDTH - strlen(prefix);
+        size_t length = strlen(text);
+        if (length > room) {
+            length = room;
+            while (length > 0 && text[length] != ' ')
+                length--;
+            if (length == 0) /* a word longer than the line */
+                length = strcspn(text, " ");
+        }
+        fprintf(out, "%s%.*s\n", prefix, (int)length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+}
+
+static void print_option_help(FILE *out, const struct option *option)
+{
+    char flag[OPTION_NAME_SIZE];
+    option_write_flag(option->name, flag);
+    fprintf(out, "  --%s VALUE\n", flag);
+    print_wrapped(out, "      ", option->doc);
+    fprintf(out, "      Allowed: ");
+    value_print_allowed(out, option);
+    fprintf(out, ".\n      Default: %s\n", option->initial[0] ? option->initial : "none");
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(
+        out,
+        "Usage: " SECKILL_PROGRAM " [--config FILE] [--OPTION VALUE]...\n"
+        "\n"
+        "Sells the units of flash sales over HTTP, never one too many.\n"
+        "\n"
+        "Each option is a flag (--max-batch 64 or --max-batch=64), an environment variable\n"
+        "(SECKILL_MAX_BATCH=64) or a line of the configuration file (max_batch = 64).\n"
+        "Flags win over the environment, the environment wins over the file.\n"
+        "\n"
+        "  --config FILE\n"
+        "      Read this configuration file (also SECKILL_CONFIG).\n"
+        "  --help, --help-config, --help-man, --version\n"
+        "      Print this text, a commented configuration file, its manual page, the version.\n"
+        "  --check-config\n"
+        "      Read the configuration, files of tokens included, say all that is wrong with it,\n"
+        "      and end with status 0 or 2. Connects nowhere.\n"
+        "  --migrate\n"
+        "      Create or upgrade the tables of the ledger, and end: 0, or 1 when that failed.\n"
+        "  --print-grants\n"
+        "      Print the SQL that gives the accounts for this and for serving their rights.\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        print_option_help(out, &config_options[i]);
+}
+
+/* Each default stands behind a #, so that the file as it is sets nothing: a default that changes
+ * with a new version reaches whoever installed it. */
+static void print_reference(FILE *out)
+{
+    fprintf(
+        out,
+        "# Reference configuration of " SECKILL_PROGRAM ", printed by " SECKILL_PROGRAM
+        " --help-config.\n"
+        "# Every option stands here with its default; to change one, remove its # and edit it.\n"
+        "# A flag (--max-batch 64) wins over the environment (SECKILL_MAX_BATCH=64), which wins\n"
+        "# over this file. Comments have lines of their own; values stand without quotes.\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option *option = &config_options[i];
+        fprintf(out, "\n");
+        print_wrapped(out, "# ", option->doc);
+        fprintf(out, "# Allowed: ");
+        value_print_allowed(out, option);
+        fprintf(out, ".\n#%s =%s%s\n", option->name, option->initial[0] ? " " : "",
+                option->initial);
+    }
+}
+
+/* ---- the manual page ---- */
+
+/* Words of running text as roff takes them. */
+static void print_roff(FILE *out, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '\\')
+            fputs("\\e", out);
+        else if (text[i] == '-')
+            fputs("\\-", out);
+        else
+            putc(text[i], out);
+}
+
+/* The same with a new line after each sentence, and none that roff takes for a request. */
+static void print_sentences(FILE *out, const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, ". ");
+        size_t length = end ? (size_t)(end - text) + 1 : strlen(text);
+        if (*text == '.' || *text == '\'')
+            fputs("\\&", out);
+        print_roff(out, text, length);
+        putc('\n', out);
+        text += length;
+        text += strspn(text, " ");
+    }
+}
+
+static void print_option_manual(FILE *out, const struct option *option)
+{
+    fprintf(out, ".TP\n.B ");
+    print_roff(out, option->name, strlen(option->name));
+    if (option->initial[0]) {
+        fprintf(out, " = ");
+        print_roff(out, option->initial, strlen(option->initial));
+    }
+    fprintf(out, "\n");
+    print_sentences(out, option->doc);
+    fprintf(out, ".br\nAllowed: ");
+    value_print_allowed(out, option);
+    fprintf(out, ".\n");
+}
+
+static void print_manual(FILE *out)
+{
+    fprintf(out,
+            ".TH SECKILL.CONF 5 2026-11-22 \"" SECKILL_PROGRAM " " SECKILL_VERSION
+            "\" \"File Formats\"\n"
+            ".SH NAME\n"
+            "seckill.conf \\- configuration of " SECKILL_PROGRAM "(8)\n"
+            ".SH DESCRIPTION\n"
+            "The file that\n"
+            ".BI \"" SECKILL_PROGRAM " \\-\\-config \" FILE\n"
+            "reads holds one setting a line,\n"
+            ".IR option \" = \" value .\n"
+            "Blank lines and lines that begin with # do not count.\n"
+            "Values stand without quotes, and no option may stand twice.\n"
+            ".PP\n"
+            "Each option is a flag of the daemon as well (max_batch: \\-\\-max\\-batch) and an\n"
+            "environment variable (SECKILL_MAX_BATCH).\n"
+            "Flags win over the environment, the environment wins over the file.\n"
+            ".PP\n"
+            ".B " SECKILL_PROGRAM " \\-\\-check\\-config\n"
+            "tells what is wrong with a file.\n"
+            ".SH OPTIONS\n"
+            "Each stands with its default.\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        print_option_manual(out, &config_options[i]);
+    fprintf(out, ".SH SEE ALSO\n.BR " SECKILL_PROGRAM " (8),\n.BR seckillctl (1)\n");
+}
+
+void help_print(FILE *out, const char *flag)
+{
+    if (strcmp(flag, "--help") == 0)
+        print_help(out);
+    else if (strcmp(flag, "--help-config") == 0)
+        print_reference(out);
+    else if (strcmp(flag, "--help-man") == 0)
+        print_manual(out);
+    else if (strcmp(flag, "--version") == 0)
+        fprintf(out, SECKILL_PROGRAM " " SECKILL_VERSION "\n");
+    else
+        assert(!"a flag that sources.c takes for help");
 }

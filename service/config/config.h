@@ -41,4 +41,9 @@ void config_log(const struct config *config);
 /* Frees the texts and sets everything to zero. Harmless when repeated. */
 void config_free(struct config *config);
 
+/* ---- what the program prints ---- */
+
+/* Prints what "--help", "--help-config", "--help-man" or "--version" asks for. */
+void help_print(FILE *out, const char *flag);
+
 #endif

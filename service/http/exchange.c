@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "service/calls/calls.h"
-#include "service/http/access.h"
-#include "service/http/connection.h"
-#include "service/http/fair.h"
-#include "service/http/head.h"
 #include "service/http/reply.h"
+#include "service/http/connection.h"
+#include "service/http/head.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
 #include "service/request/unescape.h"

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum { LISTENER_SOCKETS_MAX = 64 };
 
@@ -48,5 +49,23 @@ bool listener_ignore_new(int fd);
 
 /* True when a client that has connected waits to be accepted. */
 bool listener_has_waiting(int fd);
+
+/* ---- Unix sockets ---- */
+
+/* The file of a listening socket, as it was made. */
+struct listen_unix {
+    const char *path; /* the caller's; NULL: none was made */
+    dev_t device;
+    ino_t inode;
+};
+
+/* Binds and listens on `path`, with mode 0660 from the first moment on. Replaces a socket on which
+ * nobody listens any more; refuses to replace a file of another kind, and a socket that is served.
+ * `path` must live until listen_unix_remove. Returns the socket, or -1 with the reason. */
+int listen_unix_open(const char *path, struct listen_unix *file_out, char *error_out,
+                     size_t error_size);
+
+/* Removes the file, unless another process has put its own there. */
+void listen_unix_remove(struct listen_unix *file);
 
 #endif

@@ -24,7 +24,6 @@
 #include "base/clock.h"
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
-#include "service/http/fair.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"

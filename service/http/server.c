@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "service/config/endpoint.h"
 #include "service/http/listen.h"
-#include "service/http/listen_unix.h"
 #include "service/http/loop.h"
 #include "service/http/room.h"
 #include "service/http/thread.h"

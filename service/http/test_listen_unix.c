@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "service/http/listen_unix.h"
+#include "service/http/listen.h"
 
 static char directory[32], path[64], error[256];
 static struct listen_unix made;

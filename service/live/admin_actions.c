@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
-#include "service/live/live_key.h"
+#include "service/live/live_group.h"
 #include "sql/ledger/ledger.h"
 
 enum { DAEMON_SIZE = 128 };

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "service/metrics/metrics.h"
-#include "service/metrics/metrics_text.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
 

@@ -17,11 +17,10 @@
 #include "base/worker.h"
 #include "service/live/admin_actions.h"
 #include "service/request/prepared.h"
-#include "service/live/json_text.h"
+#include "service/live/live_state.h"
 #include "service/live/live_group.h"
 #include "service/live/live_page.h"
 #include "service/live/live_sales.h"
-#include "service/live/live_state.h"
 #include "service/workers/health.h"
 #include "sql/ledger/ledger.h"
 

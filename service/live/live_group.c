@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
-#include "service/live/live_key.h"
 
 #define TEXT(number) #number
 #define TEXT_OF(number) TEXT(number)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "lua/redis.h"
+#include "stock/types.h"
 
 enum {
     LIVE_GONE_MS = 60000,
@@ -43,5 +44,10 @@ size_t live_group_list(const struct live_group *group, json_t *list, int64_t now
 
 /* Takes back what this daemon has said: it leaves the group. */
 void live_group_leave(struct live_group *group, struct redis *redis);
+
+/* ---- keys ---- */
+
+/* The braces keep all of them in one slot of a cluster. */
+#define LIVE_KEY(field) STOCK_PREFIX "{live}:" field
 
 #endif

@@ -1,13 +1,14 @@
 /* What this daemon says of itself, once a second. */
 #include "service/live/live_state.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/live/json_text.h"
 #include "service/metrics/process_stats.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
@@ -137,4 +138,28 @@ json_t *live_state_take(struct live_state *state, int64_t now_ns)
                   "servers", servers(service, now_ns));
     add_load(state, object, now_ns);
     return object;
+}
+
+/* ---- texts of others ---- */
+
+void json_text_clean(char *text)
+{
+    json_t *string = json_string(text); /* NULL for a text that is no UTF-8 */
+    for (char *at = text; !string && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    json_decref(string);
+}
+
+json_t *json_text(const char *text)
+{
+    char *clean = strdup(text);
+    if (!clean)
+        abort();
+    json_text_clean(clean);
+    json_t *string = json_string(clean);
+    if (!string)
+        abort();
+    free(clean);
+    return string;
 }

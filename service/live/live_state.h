@@ -26,4 +26,16 @@ void live_state_begin(struct live_state *state, struct service *service, const c
  * last call. */
 json_t *live_state_take(struct live_state *state, int64_t now_ns);
 
+/* ---- texts of others ---- */
+
+struct json_t;
+
+/* The text as a JSON string for the caller to release; see json_text_clean. Any thread; aborts
+ * without memory. */
+struct json_t *json_text(const char *text);
+
+/* Where the text is no UTF-8, each byte in it that is no ASCII becomes a question mark. Any
+ * thread. */
+void json_text_clean(char *text);
+
 #endif

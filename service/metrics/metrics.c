@@ -3,11 +3,11 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
-
-#include "service/metrics/metrics_text.h"
 
 /*
  * why_striped: each thread counts in a slot of its own, so that no two cores fight over a cache
@@ -277,4 +277,35 @@ size_t metrics_print(char *buffer, size_t size)
     for (size_t i = 0; i < HISTOGRAM_COUNT; i++)
         print_histogram(&text, i);
     return text.length;
+}
+
+/* ---- the text of the page ---- */
+
+void metrics_text_add(struct metrics_text *text, const char *format, ...)
+{
+    bool full = text->length >= text->size;
+    char *end = full ? NULL : text->buffer + text->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(end, full ? 0 : text->size - text->length, format, arguments);
+    va_end(arguments);
+    assert(written >= 0);
+    text->length += (size_t)written;
+}
+
+void metrics_text_head(struct metrics_text *text, const char *name, const char *type,
+                       const char *help)
+{
+    metrics_text_add(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void metrics_text_label(struct metrics_text *text, const char *value)
+{
+    metrics_text_add(text, "\"");
+    for (; *value != '\0'; value++)
+        if (*value == '\n')
+            metrics_text_add(text, "\\n");
+        else
+            metrics_text_add(text, "%s%c", *value == '\\' || *value == '"' ? "\\" : "", *value);
+    metrics_text_add(text, "\"");
 }

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "service/request/call_kind.h"
+#include "service/request/request.h"
 #include "service/config/options.h"
 
 static void test_locks_give_more_time_and_never_less(void **state)

@@ -15,7 +15,7 @@ from harness.proxy import WRITE
 
 DEADLINE_MS = 1500  # more than an order takes on a busy machine whose servers answer
 LEASE_MS = 2000
-# For calls that may wait for locks: see service/request/call_kind.h.
+# For calls that may wait for locks: see service/request/request.h.
 LOCKS_MS = LEASE_MS + DEADLINE_MS / 2
 BUSY_S = 1  # what a busy machine adds
 
