@@ -13,7 +13,6 @@
 #include "service/http/server.h"
 #include "service/log/log.h"
 #include "service/supervise.h"
-#include "service/reload.h"
 #include "service/service.h"
 #include "service/setup.h"
 #include "service/workers/health.h"

@@ -2,11 +2,14 @@
 #include "service/service.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/config/value.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live_page.h"
+#include "service/log/log.h"
 #include "service/request/stock_snapshot.h"
 
 enum {
@@ -29,7 +32,9 @@ static void set_proxies(struct service *service, const char *text)
     atomic_store(&service->proxies, proxies);
 }
 
-void service_apply(struct service *service, const struct config *config)
+/* Takes over the rates and proxies of a configuration that config_load has checked: requests and
+ * batches that come later see them. */
+static void take_reloadable(struct service *service, const struct config *config)
 {
     atomic_store(&service->rates.user_per_min, config->rate_user_per_min);
     atomic_store(&service->rates.user_burst, config->rate_user_burst);
@@ -82,7 +87,7 @@ void service_open(struct service *service)
     };
     service->connections_max = config->connections_max;
     service->operators_max = OPERATORS_MAX;
-    service_apply(service, config);
+    take_reloadable(service, config);
     service->tokens = tokens_open(config);
     drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
@@ -113,4 +118,78 @@ void service_stop_queues(struct service *service)
     for (int kind = 0; kind < CALL_KINDS; kind++)
         queue_stop(service->calls[kind]);
     queue_stop(service->orders);
+}
+
+/* ---- a configuration that was read anew ---- */
+
+static bool is_live(unsigned option)
+{
+    switch (option) {
+    case OPTION_rate_user_per_min:
+    case OPTION_rate_user_burst:
+    case OPTION_rate_address_per_min:
+    case OPTION_rate_address_burst:
+    case OPTION_trusted_proxies:
+    case OPTION_log_level:
+    case OPTION_log_format:
+    case OPTION_log_priority:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether the option holds what a file of tokens said: tokens_reload reads that file. */
+static bool is_from_token_file(const struct config *config, unsigned option)
+{
+    return (option == OPTION_admin_token && config->admin_token_file[0] != '\0') ||
+           (option == OPTION_shop_token && config->shop_token_file[0] != '\0');
+}
+
+/* Takes one option over, or says that it needs a restart. Only this thread reads the fields of the
+ * live options once the daemon runs. */
+static void take_over(struct config *present, struct config *fresh, unsigned option)
+{
+    const struct option *row = &config_options[option];
+    char text[CONFIG_VALUE_MAX];
+    if (value_equal(present, fresh, row) || is_from_token_file(present, option))
+        return;
+    value_show(fresh, row, text);
+    if (is_live(option)) {
+        value_swap(present, fresh, row);
+        log_event(LOG_INFO, "option_changed", "%s=%s", row->name, LOG_QUOTE(text));
+    } else {
+        log_event(LOG_WARN, "option_needs_restart", "%s=%s", row->name, LOG_QUOTE(text));
+    }
+}
+
+static void apply(struct service *service, struct config *fresh)
+{
+    struct config *config = &service->config;
+    tokens_reload(service->tokens);
+    for (unsigned i = 0; i < OPTION_COUNT; i++)
+        take_over(config, fresh, i);
+    config_setup_log(config);
+    take_reloadable(service, config);
+    log_event(LOG_INFO, "reloaded", NULL);
+}
+
+void reload_config(struct service *service, char **argv, char **envp)
+{
+    struct config fresh;
+    char *why = NULL;
+    size_t size = 0;
+    FILE *err = open_memstream(&why, &size);
+    if (!err)
+        abort();
+    enum config_result loaded = config_load(&fresh, argv, envp, err, err);
+    fclose(err);
+    if (loaded == CONFIG_OK)
+        apply(service, &fresh);
+    else
+        log_event(LOG_ERROR, "not_reloaded", "error=%s effect=%s", LOG_QUOTE(why),
+                  LOG_QUOTE("the daemon goes on with its present configuration"));
+    if (loaded == CONFIG_OK)
+        config_free(&fresh);
+    free(why);
 }

@@ -7,13 +7,13 @@
 
 #include "service/config/config.h"
 #include "service/config/networks.h"
+#include "service/config/tokens.h"
 #include "service/drain.h"
-#include "service/request/request.h"
 #include "service/node.h"
 #include "service/request/order_id.h"
 #include "service/request/queue.h"
+#include "service/request/request.h"
 #include "service/synced_clock.h"
-#include "service/config/tokens.h"
 #include "sql/server/server.h"
 #include "stock/stock.h"
 
@@ -71,15 +71,19 @@ struct service {
  * thread has seen it yet. */
 void service_open(struct service *service);
 
-/* Takes over the rates and proxies of a configuration that config_load has checked. Main thread, at
- * any time: requests and batches that come later see them. */
-void service_apply(struct service *service, const struct config *config);
-
 /* Frees what service_open made, after all threads have ended. */
 void service_close(struct service *service);
 
 /* Ends the workers of orders and calls once their queues are empty. Any thread, once no HTTP thread
  * sends anything on. */
 void service_stop_queues(struct service *service);
+
+/* ---- a configuration that was read anew ---- */
+
+/* Reads the configuration again, from the same flags and variables and from the file as it is now,
+ * and the files of tokens. Takes over the options that can change while the daemon runs; the log
+ * names those that need a restart. If anything in it is wrong, nothing changes, and the log says
+ * why. Main thread, between service_open and service_close. */
+void reload_config(struct service *service, char **argv, char **envp);
 
 #endif

@@ -51,12 +51,6 @@ void supervise_migrating(const char *file, int64_t seconds);
  * names no socket: neither a path nor, after an @, an abstract name. */
 bool notify_setup(void);
 
-/* Whether a manager listens. */
-bool notify_wanted(void);
-
-/* How often WATCHDOG=1 is due in ns, half of what the manager allows; 0 where it does not watch. */
-int64_t notify_watchdog_ns(void);
-
 /* Sends the lines, such as "READY=1\nSTATUS=serves", in one datagram. False when the manager did
  * not take it within a second; true without a manager. */
 bool notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));

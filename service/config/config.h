@@ -43,7 +43,4 @@ void config_free(struct config *config);
 
 /* ---- what the program prints ---- */
 
-/* Prints what "--help", "--help-config", "--help-man" or "--version" asks for. */
-void help_print(FILE *out, const char *flag);
-
 #endif

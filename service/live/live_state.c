@@ -16,6 +16,32 @@
 
 static const double ns_per_ms = 1e6, ns_per_s = 1e9;
 
+/* ---- texts of others ---- */
+
+/* Where the text is no UTF-8, each byte in it that is no ASCII becomes a question mark. Any
+ * thread. */
+static void json_text_clean(char *text)
+{
+    json_t *string = json_string(text); /* NULL for a text that is no UTF-8 */
+    for (char *at = text; !string && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    json_decref(string);
+}
+
+json_t *json_text(const char *text)
+{
+    char *clean = strdup(text);
+    if (!clean)
+        abort();
+    json_text_clean(clean);
+    json_t *string = json_string(clean);
+    if (!string)
+        abort();
+    free(clean);
+    return string;
+}
+
 /* The host's name is cut, so that the rest tells daemons apart. */
 static void make_name(struct live_state *state)
 {
@@ -138,28 +164,4 @@ json_t *live_state_take(struct live_state *state, int64_t now_ns)
                   "servers", servers(service, now_ns));
     add_load(state, object, now_ns);
     return object;
-}
-
-/* ---- texts of others ---- */
-
-void json_text_clean(char *text)
-{
-    json_t *string = json_string(text); /* NULL for a text that is no UTF-8 */
-    for (char *at = text; !string && *at != '\0'; at++)
-        if ((unsigned char)*at >= 0x80)
-            *at = '?';
-    json_decref(string);
-}
-
-json_t *json_text(const char *text)
-{
-    char *clean = strdup(text);
-    if (!clean)
-        abort();
-    json_text_clean(clean);
-    json_t *string = json_string(clean);
-    if (!string)
-        abort();
-    free(clean);
-    return string;
 }

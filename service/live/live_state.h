@@ -34,8 +34,4 @@ struct json_t;
  * without memory. */
 struct json_t *json_text(const char *text);
 
-/* Where the text is no UTF-8, each byte in it that is no ASCII becomes a question mark. Any
- * thread. */
-void json_text_clean(char *text);
-
 #endif
