@@ -44,7 +44,7 @@ enum { POLLED_MAX = 1024 }; /* see why_polled */
 enum {
     CROWD = 256, /* see why_a_crowd */
     CROWD_OPERATORS = 64,
-    ORDERS_MIN = 32,       /* in flight: fewer orders are not in want of anything */
+    ORDERS_MIN = 32,       /* in flight: below this, no other call is held back */
     CREDIT_PER_ORDER = 40, /* in percent of what an order costs */
     CREDIT_PER_MS = 100,
     CREDIT_MIN = -6400,

@@ -32,8 +32,7 @@ bool http_server_start(struct http_server *server, char *error_out, size_t error
 /* True once http_server_start has let clients in. */
 bool http_server_started(const struct http_server *server);
 
-/* When that of its threads began its last turn whose last turn is longest ago (monotonic). Main
- * thread. */
+/* Start time of the oldest current loop turn among its threads (monotonic). Main thread. */
 int64_t http_server_turned_ns(const struct http_server *server);
 
 /* Waits until every request is answered, once service->phase is at SERVICE_DRAINS; no HTTP thread
