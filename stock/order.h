@@ -80,7 +80,7 @@ struct stock_order {
     /* Private to stock/: set by check_settings. */
     struct sale *sale;
     const struct sale_snapshot *snapshot; /* its stock update must name these settings */
-    bool deferred; /* an earlier order in the batch has its key: see check_replay.h */
+    bool deferred; /* an earlier order in the batch has its key: see orders/orders.h */
 };
 
 /* Frees what stock_sell allocated in an order; to be called before another try. */

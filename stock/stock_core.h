@@ -22,14 +22,13 @@ struct stock {
     struct seclock_client *locks;  /* see stock_locks */
     struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
     struct fault lock_fault;       /* of its servers */
-    struct stock_held held_row;    /* of the ledger: see held_rows.h */
+    struct stock_held held_row;    /* of the ledger: see orders/orders.h */
     int64_t holder_due_ns;         /* when the server is asked again who holds them */
     struct stock_stats stats;
     unsigned random;
-    unsigned
-        look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
-    unsigned replay_batches;    /* in which all keys are looked up before; see check_replay.c */
-    bool replay_unconfirmed;    /* the first order of a repeat may not be on the disk yet */
+    unsigned look_batches;   /* in which all users of limited sales are looked up; see limit_find */
+    unsigned replay_batches; /* in which all keys are looked up before; see check_replay.c */
+    bool replay_unconfirmed; /* the first order of a repeat may not be on the disk yet */
     uint64_t replay_connection; /* on which it was found; see replay_committed */
 
     struct script_call *calls; /* the next pipeline; the last batch's settles and releases first */

@@ -48,9 +48,9 @@ struct http_connection {
     bool told_to_go;
 };
 
-enum { HTTP_LINES = 3 }; /* of held calls, see fair.c */
+enum { HTTP_LINES = 3 }; /* of held calls, see connection.c */
 
-/* What fair.c keeps. */
+/* The credit of held calls: connection.c. */
 struct http_fair {
     size_t orders;       /* sent to order workers and not come back */
     int64_t crowded_ns;  /* when many orders were in flight */
@@ -60,7 +60,7 @@ struct http_fair {
     size_t seen[HTTP_LINES]; /* calls of this turn that might have been held, by line */
 };
 
-/* What access.c keeps. */
+/* The access log: reply.c. */
 struct http_access {
     unsigned seen;            /* requests since the last one of the sample */
     int64_t second;           /* of the last failure */
@@ -94,7 +94,7 @@ struct http_thread {
     struct http_room *room;
     struct connection_list waiting[2];       /* for their clients; [1]: known ones, see room.c */
     struct connection_list sending;          /* their clients have begun a request, see room.c */
-    struct connection_list held[HTTP_LINES]; /* with a complete request, see fair.c */
+    struct connection_list held[HTTP_LINES]; /* with a complete request, see connection.c */
     size_t strangers;                        /* connections that are not known */
     size_t busy;                             /* connections whose request is complete */
     _Atomic size_t connections;              /* open ones; others may read */

@@ -22,9 +22,9 @@ struct live_sales;
 struct live_sales *live_sales_open(struct service *service);
 void live_sales_close(struct live_sales **sales);
 
-/* Reads them: one statement to the ledger, one round trip to Redis. Where the ledger is NULL or does
- * not answer, what was read of its sales before stays; where `redis` is NULL or does not answer,
- * what only Redis knows is null. `ledger_out` and `redis_out` tell who has answered. */
+/* Reads the sales: one statement to the ledger, one round trip to Redis. When `ledger` is NULL or
+ * does not answer, what was read of its sales before stays; when `redis` is NULL or does not
+ * answer, what only Redis knows is null. `ledger_out` and `redis_out` tell who has answered. */
 void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct redis *redis,
                      int64_t now_ns, bool *ledger_out, bool *redis_out);
 

@@ -37,12 +37,12 @@ bool log_level_parse(const char *text, enum log_level *level_out);
 bool log_enabled(enum log_level level);
 
 /*
- * Writes `ts=… level=… event=EVENT KEY=VALUE …` with one write(2), or the pairs as members of a JSON
- * object, which is valid whatever bytes the values hold: numbers, true and false that are not quoted
- * stay such, other values are texts. `event` is a word that is never freed (a string literal).
- * `format` gives the pairs after it, NULL for none; values that may hold spaces or come from outside
- * go through LOG_QUOTE. Control characters become spaces; a line that is too long is cut and ends in
- * `truncated=true`.
+ * Writes `ts=… level=… event=EVENT KEY=VALUE …` with one write(2), or the pairs as members of a
+ * JSON object, which is valid whatever bytes the values hold: unquoted numbers, true and false stay
+ * such, other values are texts. `event` is a word that is never freed (a string literal). `format`
+ * gives the pairs after it, NULL for none; values that may hold spaces or come from outside go
+ * through LOG_QUOTE. Control characters become question marks; a line that is too long is cut and
+ * ends in `truncated=true`.
  *
  * Of one event and level at most LOG_EVENT_PER_SECOND lines are written per second. Further ones
  * are counted: the count appears as `suppressed=N` on the event's next line, or on a line of its
@@ -69,8 +69,9 @@ void log_failure(enum log_level level, const char *event, const char *server, co
  * at most. For the end of the process. */
 void log_flush(void);
 
-/* The value as logfmt wants it: itself when it is a plain word, else as a JSON string in `buffer`, cut
- * when it does not fit; bytes that are no UTF-8 become U+FFFD. NULL is written as "". The result lives as long as both arguments. */
+/* Returns the value as logfmt wants it: itself when it is a plain word, else a JSON string in
+ * `buffer`, cut when it does not fit. Bytes that are no UTF-8 become U+FFFD; NULL is written as "".
+ * The result lives as long as both arguments. */
 const char *log_quote(const char *value, char *buffer, size_t size);
 
 /* log_quote with a buffer that lives to the end of the enclosing block:

@@ -65,7 +65,8 @@
     X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
-/* X(id, name, help). What is read when the page is made, or has labels, is in service/live/gauges.c. */
+/* X(id, name, help). service/live/gauges.c has those that are read when the page is made, or have
+ * labels. */
 #define METRICS_GAUGES(X)                                                                          \
     X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
     X(QUEUE_CAPACITY, "seckill_queue_capacity", "Places for orders in the queue.")                 \

@@ -1,11 +1,11 @@
 /* Order ids: snowflakes, 63-bit numbers that grow with time and that a daemon makes by itself.
  *
- *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 4 bits: pod | 8 bits: sequence
+ *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 4 bits: pod | 8 bits: number
  *
  * No two daemons of one ledger make the same id: each leases its node from the ledger, and the
- * lease bounds the time that ids carry as well (sql/server/ledger_node.h, service/node.h). Without a
- * lease, or once it has ended, the generator makes no ids. Ids of two ledgers differ by the pod, as
- * each ledger leases its nodes by itself.
+ * lease bounds the time that ids carry as well (sql/server/server.h, service/node.h). Without
+ * a lease, or once it has ended, the generator makes no ids. Ids of two ledgers differ by the pod,
+ * as each ledger leases its nodes by itself.
  *
  * why_old_ids: versions before had a sequence of 12 bits and no pod. Their ids stay unique beside
  * these, because a lease begins behind the time of all ids of the node's last holder; but what

@@ -131,6 +131,17 @@ static enum ledger_result pay_one(uint64_t id)
     return result == LEDGER_OK && !moved ? LEDGER_NO : result;
 }
 
+/* Pays an order that a lost connection holds until the server has noticed the loss. */
+static enum ledger_result pay_when_free(uint64_t id)
+{
+    enum ledger_result result = pay_one(id);
+    for (int tries = 0; result == LEDGER_NO && tries < 1000; tries++) {
+        usleep(10000);
+        result = pay_one(id);
+    }
+    return result;
+}
+
 static void test_only_reserved_orders_move(void **state)
 {
     (void)state;
@@ -497,7 +508,7 @@ static void test_commit_that_was_not_answered_is_repeated(void **state)
     assert_true(has_status(1, "expired"));
     atomic_store(&wire.fault, WIRE_LOSES_COMMIT);
     assert_int_equal(pay_one(2), LEDGER_UNKNOWN);
-    assert_int_equal(pay_one(2), LEDGER_OK);
+    assert_int_equal(pay_when_free(2), LEDGER_OK);
     ledger_close(&ledger);
     ledger = direct;
     sql_wire_close(&wire);

@@ -63,7 +63,7 @@ void replay_defer(struct stock_order *const *orders, size_t count);
  * STOCK_KEY_REUSED). A key that another transaction has written and not committed is seen as well;
  * its order comes again (STOCK_AGAIN). So no order is refused after it whose first try has written
  * its key; and a first try that writes it later is not accepted, if its time was over before
- * (why_last in sql/orders/ledger_commit.h). Costs nothing without keys, and with them one query and
+ * (why_last in sql/orders/orders.h). Costs nothing without keys, and with them one query and
  * one or two more where keys are found. False when the ledger cannot be asked. */
 bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count);
 

@@ -1,4 +1,4 @@
-/* The counting for a new limit in the simulated ledger: sql/sales/ledger_count.h. */
+/* The counting for a new limit in the simulated ledger: sql/sales/sales.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The simulated ledger's orders: sql/orders/ledger_commit.h, ledger_recovery.h, ledger_confirm.h,
- * ledger_pay.h. */
+/* The simulated ledger's orders: commit, recovery, confirming writes and payments of
+ * sql/orders/orders.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

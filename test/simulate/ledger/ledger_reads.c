@@ -1,5 +1,5 @@
-/* What the simulated ledger is asked: sql/sales/ledger_sale.h, ledger_segment.h, ledger_lookup.h,
- * ledger_quota.h, ledger_due.h. */
+/* The reads of the simulated ledger: sales and segments (sql/sales/sales.h), orders by id, by key
+ * and by their time to pay, and users' counts (sql/orders/orders.h). */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

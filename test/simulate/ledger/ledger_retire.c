@@ -1,4 +1,4 @@
-/* The end of a sale in the simulated ledger: sql/sales/ledger_retire.h, ledger_round.h. */
+/* The end of a sale in the simulated ledger: sql/sales/sales.h, ledger_round.h. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Orders that end in the simulated ledger: sql/orders/ledger_return.h. */
+/* Orders that end in the simulated ledger: sql/orders/orders.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The rounds of a sale in the simulated ledger: sql/sales/ledger_reset.h, ledger_round_orders.h. */
+/* The rounds of a sale in the simulated ledger: reset and end of a round, of sql/sales/sales.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

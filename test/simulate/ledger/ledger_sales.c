@@ -1,4 +1,4 @@
-/* Changes of a sale in the simulated ledger: sql/sales/ledger_restock.h, ledger_settings.h. */
+/* Changes of a sale in the simulated ledger: restock and settings of sql/sales/sales.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -446,7 +446,7 @@ enum ledger_result session_result(enum db_result result)
     }
 }
 
-/* ---- sql/ledger/ledger_rows.h ---- */
+/* ---- sql/ledger/ledger.h ---- */
 
 bool ledger_met_held_row(const struct ledger *ledger)
 {
