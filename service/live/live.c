@@ -27,7 +27,9 @@
 enum {
     REDIS_MS_MAX = 500,
     LEDGER_MS_MAX = 1000,
-    LEAVE_MS_MAX = 200, /* the end of the daemon does not wait longer for Redis */
+    LEAVE_MS_MAX = 200,  /* the end of the daemon does not wait longer for Redis */
+    BEGIN_MS_MAX = 1000, /* the first turn does not wait longer for a daemon that begins */
+    BEGIN_PAUSE_MS = 10,
 };
 
 struct live {
@@ -139,10 +141,21 @@ static void turn(struct live *live)
     fault_clear(ledger_fault(live->ledger));
 }
 
+/* Waits until the daemon is ready: a page would raise alarms about servers that nobody has asked
+ * yet. */
+static void wait_for_ready(struct live *live)
+{
+    int64_t until_ns = clock_now_ns() + BEGIN_MS_MAX * CLOCK_NS_PER_MS;
+    while (!health_ready(live->service->health, clock_now_ns()) && clock_now_ns() < until_ns &&
+           worker_sleep_ns(&live->thread, BEGIN_PAUSE_MS * CLOCK_NS_PER_MS))
+        ;
+}
+
 static void run(void *context)
 {
     struct live *live = context;
     prctl(PR_SET_NAME, "live");
+    wait_for_ready(live);
     int64_t due_ns = 0;
     do {
         due_ns = clock_now_ns() + LIVE_PAUSE_MS * CLOCK_NS_PER_MS;
