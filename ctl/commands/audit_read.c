@@ -206,9 +206,9 @@ static int read_orders_page(struct audit *audit, char after[ID_SIZE])
     struct reply reply;
     size_t i;
     const json_t *sums;
-    const char *sku = audit->sale_count == 1 ? audit->sales[0].sku : NULL;
-    snprintf(path, sizeof path, "/admin/audit?after=%s%s%s", after, sku ? "&sku=" : "",
-             sku ? sku : "");
+    bool one = audit->sale_count == 1;
+    snprintf(path, sizeof path, "/admin/audit?after=%s%s%s", after, one ? "&sku=" : "",
+             one ? audit->sales[0].sku : "");
     int status = answer_get(audit->context, path, &reply);
     if (status != EX_OK)
         return status;

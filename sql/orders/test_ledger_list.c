@@ -58,8 +58,9 @@ static void commit_at(uint64_t id, const char *sku, size_t count, unsigned users
     move.fence = ++fence;
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "u%u", (unsigned)i % users);
-        snprintf(keys[i], sizeof keys[i], "k%llu", (unsigned long long)(id + i));
-        orders[i] = (struct ledger_order){.order_id = id + i,
+        unsigned long long order_id = id + i;
+        snprintf(keys[i], sizeof keys[i], "k%llu", order_id);
+        orders[i] = (struct ledger_order){.order_id = order_id,
                                           .sku = sku,
                                           .user_id = names[i],
                                           .key = with_keys ? keys[i] : NULL,
