@@ -24,6 +24,7 @@
 
 #include "sql/db/db.h"
 #include "sql/orders/orders.h"
+#include "sql/server/server.h"
 
 /* The server's url; fails the test when the environment does not say it. */
 static inline const char *sql_server_url(void)
@@ -83,6 +84,18 @@ static inline void sql_server_empty(void)
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
                   "DELETE FROM restock;DELETE FROM sale_round;DELETE FROM sale_reset;"
                   "DELETE FROM round_end");
+}
+
+/* Begins a group of tests with empty tables of the present version and an open ledger. */
+static inline struct ledger *sql_server_ledger(void)
+{
+    char error[128];
+    sql_server_clear();
+    struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    if (!ledger)
+        fail_msg("%s", error);
+    assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
+    return ledger;
 }
 
 /* How far the server's log has come, once it rests: a commit without a write does not move it, and

@@ -12,12 +12,8 @@ enum { NOW_MS = 1000000000, PAGES = 3, MANY = (PAGES - 1) * SALE_FIGURES_PAGE + 
 static int start_group(void **state)
 {
     (void)state;
-    char error[128];
-    sql_server_clear();
-    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    if (!ledger)
-        fail_msg("%s", error);
-    return ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
+    ledger = sql_server_ledger();
+    return 0;
 }
 
 static int stop_group(void **state)

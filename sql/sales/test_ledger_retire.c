@@ -11,12 +11,9 @@ static uint64_t fence, next_id;
 
 static int start_group(void **state)
 {
-    char error[128];
     (void)state;
-    sql_server_clear();
-    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    assert_non_null(ledger);
-    return ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
+    ledger = sql_server_ledger();
+    return 0;
 }
 
 static int stop_group(void **state)

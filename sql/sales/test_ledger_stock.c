@@ -9,12 +9,8 @@ static struct ledger *ledger;
 static int start_group(void **state)
 {
     (void)state;
-    char error[128];
-    sql_server_clear();
-    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    if (!ledger)
-        fail_msg("%s", error);
-    return ledger_migrate(ledger, NULL, NULL) == LEDGER_OK ? 0 : -1;
+    ledger = sql_server_ledger();
+    return 0;
 }
 
 static int stop_group(void **state)
