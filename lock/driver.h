@@ -89,18 +89,9 @@ struct lock_driver {
     enum seclock_result (*check)(void *self, char *warning_out, size_t size);
 };
 
-extern const struct lock_driver redis_simple_driver;    /* redis/string.c */
-extern const struct lock_driver redis_spin_driver;      /* redis/string.c */
-extern const struct lock_driver redis_reentrant_driver; /* redis/hash.c */
-extern const struct lock_driver redis_timestamp_driver;
-extern const struct lock_driver redis_fair_driver; /* redis/hash.c */
-extern const struct lock_driver redis_rw_driver;   /* redis/hash.c */
-extern const struct lock_driver redis_semaphore_driver;
-extern const struct lock_driver redis_permit_driver; /* redis/semaphore.c */
-extern const struct lock_driver redis_latch_driver;
-extern const struct lock_driver redlock_driver;
-extern const struct lock_driver mysql_table_driver;
-extern const struct lock_driver mysql_get_lock_driver;
-extern const struct lock_driver zookeeper_queue_driver;
+extern const struct lock_driver redis_simple_driver, redis_spin_driver, redis_reentrant_driver,
+    redis_fair_driver, redis_rw_driver, redis_semaphore_driver, redis_permit_driver,
+    redis_timestamp_driver, redis_latch_driver, redlock_driver, mysql_table_driver,
+    mysql_get_lock_driver, zookeeper_queue_driver;
 
 #endif

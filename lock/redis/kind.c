@@ -1,4 +1,5 @@
-/* The functions of the driver table that the Redis kinds share. */
+/* The Redis kinds whose steps are one script each, as rows of one table, and the functions that
+ * carry them out. The timestamp lock and the latch share some of these. */
 #include "lock/redis/kind.h"
 
 #include <assert.h>
@@ -12,14 +13,24 @@ enum {
     RENEW_CHUNK = 32,
     RENEW_MS_MIN = 5,
     WAIT_MS_UNSUBSCRIBED = 50,
-    RELEASED_BEFORE = 4, /* what the scripts answer to a request that was released */
+    REPEAT_MS_MAX = 5000,    /* within this time a release whose answer is lost is sent again */
+    REMEMBER_MS_MAX = 60000, /* and remembered for so long at most */
 };
 
-const struct redis_row *redis_row_of(const struct seclock_handle *handle)
+/* What the scripts answer instead of 0 or 1. */
+enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4 };
+
+static const struct redis_row *row_of(const struct seclock_handle *handle)
 {
     const struct redis_row *row = handle->driver->row;
     assert(row && row->field);
     return row;
+}
+
+static const struct redis_steps *steps_of(const struct seclock_handle *handle)
+{
+    const struct redis_row *row = row_of(handle);
+    return handle->mode == SECLOCK_MODE_READ ? row->read_steps : &row->steps;
 }
 
 /* The server belongs to the core, which also closes it. */
@@ -31,75 +42,136 @@ enum seclock_result redis_kind_open(const struct lock_context *context, void **s
 
 /* ---- calls ---- */
 
-/* 0: as the server's time-out says. */
-static int limit_ms(const struct redis_server *server, const struct seclock_handle *handle)
+/* How long a waiter counts as alive after a try; 0: for ever. */
+static int alive_ms(const struct seclock_handle *handle)
 {
-    if (!handle || handle->until_ns == 0)
+    const struct redis_row *row = row_of(handle);
+    if (row->alive_ms_max == 0)
         return 0;
-    return handle_request_ms(handle, redis_server_timeout_ms(server));
+    int alive_ms = 3 * core_context(handle->core, handle->driver->kind)->poll_ms;
+    alive_ms = alive_ms < row->alive_ms_min ? row->alive_ms_min : alive_ms;
+    return alive_ms > row->alive_ms_max ? row->alive_ms_max : alive_ms;
 }
 
-enum seclock_result redis_kind_run(struct redis_server *server, const struct seclock_handle *handle,
-                                   struct script_call *call, enum seclock_result no)
+/* why_the_rest_matters: the script keeps the released token for a repeat of this call. If the lease
+ * has some time to go, the script just renames the lock's key, whose time to live then suffices;
+ * otherwise it has to write a copy that lives long enough, and no longer. */
+static bool rest_suffices(const struct seclock_handle *handle)
 {
-    redis_server_run(server, call, 1, limit_ms(server, handle));
-    return redis_server_answer(call, no);
+    int64_t left_ms = seclock_remaining_ms(handle);
+    return left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX;
 }
 
-enum seclock_result redis_kind_run_publishing(struct redis_server *server,
-                                              const struct seclock_handle *handle,
-                                              struct script_call *call, enum seclock_result no)
+static void add_argument(struct script_call *call, const struct seclock_handle *handle, char letter)
 {
-    redis_server_run_publishing(server, call, limit_ms(server, handle));
-    return redis_server_answer(call, no);
+    switch (letter) {
+    case 'o':
+        script_text(call, handle->owner);
+        break;
+    case 'r':
+        script_text(call, handle->request);
+        break;
+    case 'l':
+        script_int(call, handle->lease_ms);
+        break;
+    case 'p':
+        script_int(call, handle->permits);
+        break;
+    case 'n':
+        script_int(call, handle->limit);
+        break;
+    case 'm':
+        script_text(call, row_of(handle)->message);
+        break;
+    case 'a':
+        script_int(call, alive_ms(handle));
+        break;
+    case 'A': /* only while it waits */
+        script_int(call, handle->waits ? alive_ms(handle) : 0);
+        break;
+    case 'w':
+        script_int(call, handle->waits);
+        break;
+    case 's':
+        script_int(call, rest_suffices(handle));
+        break;
+    default:
+        assert(letter == 'f');
+        script_int(call, handle->fence == 0);
+        break;
+    }
 }
 
-enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,
-                                       struct script_call *call)
+static void step_begin(const struct redis_server *server, const struct seclock_handle *handle,
+                       const struct redis_step *step, struct script_call *call_out)
+{
+    assert(step->keys);
+    redis_server_begin(server, call_out, step->id, handle->name, handle->request, step->keys);
+    for (const char *letter = step->arguments; *letter != '\0'; letter++)
+        add_argument(call_out, handle, *letter);
+}
+
+/* Runs a step within the time of the handle's acquisition, if that is under way. */
+static enum seclock_result step_run(struct redis_server *server,
+                                    const struct seclock_handle *handle,
+                                    const struct redis_step *step, bool publishes,
+                                    enum seclock_result no, struct script_call *call_out)
+{
+    int limit_ms =
+        handle->until_ns == 0 ? 0 : handle_request_ms(handle, redis_server_timeout_ms(server));
+    step_begin(server, handle, step, call_out);
+    redis_server_run(server, call_out, 1, limit_ms, publishes);
+    return redis_server_answer(call_out, no);
+}
+
+static enum seclock_result redis_acquire(void *self, struct seclock_handle *handle)
 {
     assert(handle->lease_ms > 0);
-    enum seclock_result result = redis_kind_run(server, handle, call, SECLOCK_BUSY);
+    struct script_call call;
+    bool owned = row_of(handle)->owned;
+    handle->token = owned ? NULL : handle->request;
+    enum seclock_result result =
+        step_run(self, handle, &steps_of(handle)->acquire, false, SECLOCK_BUSY, &call);
     if (result == SECLOCK_OK) {
-        handle->fence = (uint64_t)call->values[1];
-        handle->hold_count = (int)call->values[2];
-    } else if (call->values[0] == RELEASED_BEFORE) {
-        result = lock_fail(SECLOCK_FAILED, "the request was released before it came");
-    } else if (result == SECLOCK_BUSY) {
-        handle->busy_ms = call->values[1];
-    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE")) {
-        result = SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
+        handle->fence = (uint64_t)call.values[1];
+        handle->hold_count = owned ? (int)call.values[2] : handle->permits;
+    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE"))
+        return SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
+    if (result != SECLOCK_BUSY)
+        return result;
+    switch (call.values[0]) {
+    case OWNER_READS:
+        return lock_fail(SECLOCK_DEADLOCK, "the owner reads: to write it would wait for itself");
+    case TOO_FEW_PERMITS:
+        return lock_fail(SECLOCK_CONFIG,
+                         "the semaphore has fewer permits than wanted, or is not set");
+    case RELEASED_BEFORE:
+        return lock_fail(SECLOCK_FAILED, "the request was released before it came");
+    default:
+        handle->busy_ms = call.values[1];
+        return SECLOCK_BUSY;
     }
-    return result;
 }
-
-/* ---- renewal ---- */
 
 /* A hold whose acquisition was not answered learns its fence from its first renewal. */
-static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
-{
-    assert(call->values[0] == 1);
-    if (handle->fence == 0)
-        handle->fence = (uint64_t)call->values[1];
-}
-
 static void renew_chunk(struct redis_server *server, struct seclock_handle *const *handles,
                         size_t count, enum seclock_result *results_out)
 {
     struct script_call calls[RENEW_CHUNK];
     assert(count > 0 && count <= RENEW_CHUNK);
     for (size_t i = 0; i < count; i++)
-        redis_row_of(handles[i])->renewal(server, handles[i], &calls[i]);
+        step_begin(server, handles[i], &steps_of(handles[i])->renew, &calls[i]);
     redis_server_run(server, calls, count,
-                     handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX));
+                     handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX), false);
     for (size_t i = 0; i < count; i++) {
         results_out[i] = redis_server_answer(&calls[i], SECLOCK_LOST);
-        if (results_out[i] == SECLOCK_OK)
-            learn_fence(handles[i], &calls[i]);
+        if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
+            handles[i]->fence = (uint64_t)calls[i].values[1];
     }
 }
 
-void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t count,
-                      enum seclock_result *results_out)
+static void redis_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out)
 {
     for (size_t done = 0, chunk; done < count; done += chunk) {
         chunk = count - done < RENEW_CHUNK ? count - done : RENEW_CHUNK;
@@ -107,19 +179,36 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
     }
 }
 
+static enum seclock_result redis_release(void *self, struct seclock_handle *handle)
+{
+    struct script_call call;
+    bool publishes = row_of(handle)->message[0] != '\0';
+    return step_run(self, handle, &steps_of(handle)->release, publishes, SECLOCK_LOST, &call);
+}
+
 /* ---- waiting ---- */
 
-/* Without memory or descriptors for a subscription the waiter polls every 50 ms. */
-void redis_kind_wait_on(struct redis_server *server, struct seclock_handle *handle,
-                        const char *field, const char *suffix, int wait_ms)
+/* A waiter that counts as alive for some time tries again before that ends, a little earlier by
+ * random jitter. A returned permit may wake a waiter that wants several, while it is enough for
+ * another one. Without memory or descriptors for a subscription the waiter polls every 50 ms. */
+void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms >= 0);
-    char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
+    const struct redis_row *row = row_of(handle);
+    int most_ms = alive_ms(handle) / 3;
+    if (most_ms > 0) {
+        most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
+        wait_ms = wait_ms < most_ms ? wait_ms : most_ms;
+    }
+    if (handle->waiting && handle->permits > 1)
+        waiter_pass(handle->waiting);
     if (!handle->waiting) {
-        redis_server_key(server, handle->name, field, channel);
-        if (suffix)
-            snprintf(channel + strlen(channel), SECLOCK_TOKEN_MAX, ":%s", suffix);
-        handle->waiting = waiter_join(redis_server_waiters(server), channel);
+        char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
+        redis_server_key(self, handle->name, row->field, channel);
+        if (row->queue)
+            snprintf(channel + strlen(channel), SECLOCK_TOKEN_MAX, ":%.*s", SECLOCK_TOKEN_MAX - 2,
+                     handle->request);
+        handle->waiting = waiter_join(redis_server_waiters(self), channel);
     }
     if (handle->waiting)
         waiter_sleep(handle->waiting, wait_ms, handle->cancel_fd);
@@ -127,23 +216,38 @@ void redis_kind_wait_on(struct redis_server *server, struct seclock_handle *hand
         handle_sleep(handle, wait_ms < WAIT_MS_UNSUBSCRIBED ? wait_ms : WAIT_MS_UNSUBSCRIBED);
 }
 
-void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
-{
-    redis_kind_wait_on(self, handle, redis_row_of(handle)->field, NULL, wait_ms);
-}
-
 /* The waiter's channel is unsubscribed with its last waiter. */
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
+    struct script_call call;
     struct waiter *waiter = handle->waiting;
-    (void)self;
+    const struct redis_step *leave = &steps_of(handle)->leave;
+    handle->waiting = NULL;
     if (waiter)
         waiter_leave(&waiter, acquired);
-    assert(!waiter);
-    handle->waiting = NULL;
+    if (!acquired && leave->keys)
+        step_run(self, handle, leave, true, SECLOCK_LOST, &call);
 }
 
 /* ---- for operators ---- */
+
+/* After a break: wakes the head of the queue, which would otherwise wait until its next try. */
+static void wake_head(struct redis_server *server, const char *name, const struct redis_row *row)
+{
+    char queue[SCRIPT_KEY_MAX], channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX], key[SCRIPT_KEY_MAX];
+    struct command ask = {.argc = 3, .argv = {"LINDEX", queue, "0"}};
+    struct command wake = {.argc = 3, .argv = {"PUBLISH", channel, "1"}};
+    redis_server_key(server, name, row->queue, queue);
+    redis_server_key(server, name, row->field, key);
+    if (redis_server_commands(server, &ask, 1, NULL) == SECLOCK_OK &&
+        command_text(&ask, -1, NULL)) {
+        snprintf(channel, sizeof channel, "%s:%.*s", key, SECLOCK_TOKEN_MAX - 2,
+                 command_text(&ask, -1, NULL));
+        redis_server_commands(server, &wake, 1, NULL);
+        command_clear(&wake, 1);
+    }
+    command_clear(&ask, 1);
+}
 
 enum seclock_result redis_kind_break(const struct lock_driver *driver, void *self, const char *name)
 {
@@ -163,91 +267,85 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
     if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
         result = SECLOCK_NOT_OWNER;
     command_clear(commands, 2);
+    if (result == SECLOCK_OK && row->queue)
+        wake_head(self, name, row);
     return result;
 }
 
-/* The fence outlives the hold, so it is shown for a free lock as well. */
-static void status_fill(struct seclock_status *status, const char *holder, int64_t count,
-                        const struct command *ttl, const struct command *fence)
+/* The status of a sorted set of holds: the last one to end, and how many there are. Holds that have
+ * ended do not count. */
+static enum seclock_result set_status(const struct redis_row *row, struct redis_server *server,
+                                      const char *name, struct seclock_status *status)
 {
     assert(!status->held);
-    status->held = holder != NULL;
-    if (holder) {
-        snprintf(status->holder, sizeof status->holder, "%s", holder);
-        status->count = count;
-        status->remaining_ms = command_int(ttl, -1);
-    }
-    status->fence = (uint64_t)command_int(fence, -1);
-}
-
-/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
- * one value or the other. */
-static enum seclock_result read_status(const struct lock_driver *driver, void *self,
-                                       const char *name, bool hash,
-                                       struct seclock_status *status_out)
-{
-    const struct redis_row *row = driver->row;
-    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 2, .argv = {"GET", lock}},
-                                 {.argc = 2, .argv = {"PTTL", lock}},
-                                 {.argc = 2, .argv = {"GET", fence}},
-                                 {.argc = 2, .argv = {"HLEN", lock}}};
-    const size_t count = hash ? 4 : 3;
-    if (hash)
-        commands[0] = (struct command){.argc = 3, .argv = {"HGET", lock, "o"}};
-    redis_server_key(self, name, row->field, lock);
-    redis_server_key(self, name, "fence", fence);
-    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
-    if (result == SECLOCK_OK) /* all fields of a hash but `o` and `f` are holds */
-        status_fill(status_out, command_text(&commands[0], -1, NULL),
-                    hash ? command_int(&commands[3], -1) - 2 : 1, &commands[1], &commands[2]);
-    command_clear(commands, count);
-    return result;
-}
-
-enum seclock_result redis_string_status(const struct lock_driver *driver, void *self,
-                                        const char *name, struct seclock_status *status_out)
-{
-    return read_status(driver, self, name, false, status_out);
-}
-
-enum seclock_result redis_hash_status(const struct lock_driver *driver, void *self,
-                                      const char *name, struct seclock_status *status_out)
-{
-    return read_status(driver, self, name, true, status_out);
-}
-
-static void set_status_fill(const struct command *commands, char mark,
-                            struct seclock_status *status)
-{
-    assert(!status->held);
-    size_t length = 0;
-    const char *last = command_text(&commands[0], 0, &length);
-    int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
-    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
-    if (!last || left_ms <= 0)
-        return;
-    status->held = true;
-    status->remaining_ms = left_ms;
-    status->count = command_int(&commands[1], -1);
-    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != mark; i++)
-        status->holder[i] = last[i];
-}
-
-enum seclock_result redis_set_status(struct redis_server *server, const char *name,
-                                     const char *field, char mark,
-                                     struct seclock_status *status_out)
-{
     char holds[SCRIPT_KEY_MAX];
+    size_t length = 0;
     struct command commands[] = {{.argc = 5, .argv = {"ZRANGE", holds, "-1", "-1", "WITHSCORES"}},
                                  {.argc = 2, .argv = {"ZCARD", holds}},
                                  {.argc = 1, .argv = {"TIME"}}};
-    redis_server_key(server, name, field, holds);
+    redis_server_key(server, name, row->holds, holds);
     enum seclock_result result = redis_server_commands(server, commands, 3, NULL);
-    if (result == SECLOCK_OK)
-        set_status_fill(commands, mark, status_out);
+    const char *last = command_text(&commands[0], 0, &length);
+    int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
+    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
+    if (result == SECLOCK_OK && last && left_ms > 0) {
+        status->held = true;
+        status->mode = row->read_steps ? SECLOCK_MODE_READ : SECLOCK_MODE_WRITE;
+        status->remaining_ms = left_ms;
+        status->count = command_int(&commands[1], -1);
+        for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != row->mark; i++)
+            status->holder[i] = last[i];
+    }
     command_clear(commands, 3);
     return result;
+}
+
+/* The status of a string or a hash, whose fields but `o` and `f` are holds; and what the lock has
+ * beside it. The fence outlives the hold, so it is shown for a free lock as well. The commands are
+ * not atomic together: an operator sees a lock that changes meanwhile with the one value or the
+ * other. A writer excludes readers of other owners, so a writer is shown first. */
+enum seclock_result redis_kind_status(const struct lock_driver *driver, void *self,
+                                      const char *name, struct seclock_status *status_out)
+{
+    const struct redis_row *row = driver->row;
+    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], other[SCRIPT_KEY_MAX];
+    struct command commands[5] = {{.argc = 2, .argv = {"GET", fence}}};
+    size_t count = 1;
+    bool in_key = row->owned || !row->holds;
+    redis_server_key(self, name, row->field, lock);
+    redis_server_key(self, name, "fence", fence);
+    if (row->limit || row->queue) {
+        redis_server_key(self, name, row->limit ? row->limit : row->queue, other);
+        commands[count++] =
+            (struct command){.argc = 2, .argv = {row->limit ? "GET" : "LLEN", other}};
+    }
+    const struct command *holder = &commands[count], *ttl = holder + 1, *fields = holder + 2;
+    if (in_key) {
+        commands[count++] = row->owned ? (struct command){.argc = 3, .argv = {"HGET", lock, "o"}}
+                                       : (struct command){.argc = 2, .argv = {"GET", lock}};
+        commands[count++] = (struct command){.argc = 2, .argv = {"PTTL", lock}};
+    }
+    if (row->owned)
+        commands[count++] = (struct command){.argc = 2, .argv = {"HLEN", lock}};
+    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
+    const char *text = in_key ? command_text(holder, -1, NULL) : NULL;
+    if (result == SECLOCK_OK) {
+        status_out->fence = (uint64_t)command_int(&commands[0], -1);
+        if (row->limit)
+            status_out->limit = command_int(&commands[1], -1);
+        if (row->queue)
+            status_out->waiting = command_int(&commands[1], -1);
+    }
+    if (result == SECLOCK_OK && text) {
+        status_out->held = true;
+        snprintf(status_out->holder, sizeof status_out->holder, "%s", text);
+        status_out->count = row->owned ? command_int(fields, -1) - 2 : 1;
+        status_out->remaining_ms = command_int(ttl, -1);
+    }
+    command_clear(commands, count);
+    return result == SECLOCK_OK && row->holds && !status_out->held
+               ? set_status(row, self, name, status_out)
+               : result;
 }
 
 /* An evicting server may drop a lock that is held, and nobody would notice until the next
@@ -272,4 +370,211 @@ enum seclock_result redis_kind_server(struct seclock_client *client, const char 
     enum seclock_result result = client_driver(client, SECLOCK_KIND_SIMPLE, &driver, &server);
     *server_out = server;
     return result == SECLOCK_OK ? lock_name_check(name) : result;
+}
+
+/* Wakes all waiters, because there may be more permits now. */
+static enum seclock_result permits_set_limit(const struct lock_driver *driver, void *self,
+                                             const char *name, int limit)
+{
+    assert(limit > 0);
+    const struct redis_row *row = driver->row;
+    char permits[SCRIPT_KEY_MAX], key[SCRIPT_KEY_MAX], number[16];
+    struct command commands[] = {{.argc = 5, .argv = {"SET", key, number, "EX", "604800"}},
+                                 {.argc = 3, .argv = {"PUBLISH", permits, "*"}}};
+    snprintf(number, sizeof number, "%d", limit);
+    redis_server_key(self, name, row->field, permits);
+    redis_server_key(self, name, row->limit, key);
+    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
+    command_clear(commands, 2);
+    return result;
+}
+
+/* ---- the kinds ---- */
+
+#define DRIVER(id)                                                                                 \
+    .kind = SECLOCK_KIND_##id, .open = redis_kind_open, .acquire = redis_acquire,                  \
+    .renew = redis_renew, .release = redis_release, .status = redis_kind_status,                   \
+    .break_lock = redis_kind_break, .check = redis_kind_check
+#define SUBSCRIBES .wait = redis_kind_wait, .stop_waiting = redis_kind_stop_waiting
+
+/* Locks that are one string, the token of the holder: SET NX PX with a fence, compare and
+ * delete. */
+#define STRING_STEPS(field)                                                                        \
+    {                                                                                              \
+        .acquire = {SCRIPT_lock_acquire, field " fence ~", "rl"},                                  \
+        .renew = {SCRIPT_lock_renew, field " fence", "rl"},                                        \
+        .release = {SCRIPT_lock_release, field " ~", "rms"},                                       \
+    }
+
+const struct lock_driver redis_simple_driver = {
+    DRIVER(SIMPLE),
+    SUBSCRIBES,
+    .features = LOCK_RENEWS,
+    .row =
+        &(const struct redis_row){.field = "lock", .message = "1", .steps = STRING_STEPS("lock")},
+};
+
+/* A release publishes nothing: the waiters try again, twice as late each time up to a limit, with
+ * jitter. */
+const struct lock_driver redis_spin_driver = {
+    DRIVER(SPIN),
+    .features = LOCK_RENEWS,
+    .poll_ms_min = 1,
+    .poll_ms_max = 128,
+    .row = &(const struct redis_row){.field = "spin", .message = "", .steps = STRING_STEPS("spin")},
+};
+
+/* Locks that are one hash, with its owner, its fence and a field for each hold. It has one time to
+ * live for all holds, so that a renewal only ever lengthens it: another hold may have asked for a
+ * longer lease. A re-entry keeps the fence of the first hold: the owner writes with one fence,
+ * however deep its calls nest. The scripts remember the released request, so that a repeat is not
+ * taken for the loss of the hold. */
+const struct lock_driver redis_reentrant_driver = {
+    DRIVER(REENTRANT),
+    SUBSCRIBES,
+    .features = LOCK_RENEWS,
+    .row =
+        &(const struct redis_row){
+            .field = "reentrant",
+            .message = "1",
+            .owned = true,
+            .steps = {.acquire = {SCRIPT_lock_reenter, "reentrant fence ~", "orl"},
+                      .renew = {SCRIPT_lock_reenter_renew, "reentrant", "rl"},
+                      .release = {SCRIPT_lock_reenter_release, "reentrant ~", "rm"}},
+        },
+};
+
+/* First come, first served: a hash as above, a list of the waiters, and the time until which each
+ * waiter counts as alive, which each of its tries extends. So a dead waiter does not hold up the
+ * queue for long: whoever tries next drops it. Each waiter has a channel of its own, so that a
+ * release wakes only the next one. One script releases a hold or leaves the queue, whichever the
+ * request has, and wakes the next waiter if the lock is free for it. */
+const struct lock_driver redis_fair_driver = {
+    DRIVER(FAIR),
+    SUBSCRIBES,
+    .features = LOCK_RENEWS,
+    .row =
+        &(const struct redis_row){
+            .field = "fair",
+            .message = "1",
+            .owned = true,
+            .queue = "fair:queue",
+            .alive_ms_min = 300,
+            .alive_ms_max = 1500,
+            .steps = {.acquire = {SCRIPT_lock_fair, "fair fair:queue fair:alive fence ~", "orlaw"},
+                      .renew = {SCRIPT_lock_reenter_renew, "fair", "rl"},
+                      .release = {SCRIPT_lock_fair_leave, "fair fair:queue fair:alive ~", "r"},
+                      .leave = {SCRIPT_lock_fair_leave, "fair fair:queue fair:alive ~", "r"}},
+        },
+};
+
+/* Many readers or one writer. The writer is a hash as above; the readers are a sorted set in which
+ * each hold has its own end, so that a dead reader does not outlive it while others renew theirs. A
+ * waiting writer's mark keeps new readers out for 3 s after its last try. The mark goes when the
+ * writer gives up, and with its lock, so that waiting readers have their turn before the next
+ * writer. A reader that asks to write would wait for its own read hold to end: refused. */
+#define RW_KEYS "write readers readers:owners"
+
+const struct lock_driver redis_rw_driver = {
+    DRIVER(READ_WRITE),
+    SUBSCRIBES,
+    .features = LOCK_RENEWS | LOCK_READS,
+    .row =
+        &(const struct redis_row){
+            .field = "write",
+            .message = "*",
+            .others = {"readers", "readers:owners", "write:waits"},
+            .owned = true,
+            .holds = "readers",
+            .mark = '/',
+            .alive_ms_min = 3000,
+            .alive_ms_max = 3000,
+            .steps = {.acquire = {SCRIPT_lock_write, RW_KEYS " write:waits fence ~", "orlA"},
+                      .renew = {SCRIPT_lock_reenter_renew, "write", "rl"},
+                      .release = {SCRIPT_lock_reenter_release, "write ~ write:waits", "rm"},
+                      .leave = {SCRIPT_lock_write_leave, "write write:waits", "r"}},
+            .read_steps =
+                &(const struct redis_steps){
+                    .acquire = {SCRIPT_lock_read, RW_KEYS " write:waits fence ~", "orl"},
+                    .renew = {SCRIPT_lock_read_renew, "readers readers:owners fence", "orl"},
+                    .release = {SCRIPT_lock_read_release, RW_KEYS " ~", "or"},
+                },
+        },
+};
+
+/* Up to N permits in a sorted set, each with an end of its own, so that the permits of a dead
+ * holder come back by themselves. The limit of a request counts only if none is set: the first to
+ * come sets it, and later callers agree with that or wait. A release publishes how many permits
+ * came back, so that as many waiters wake.
+ *
+ * A `semaphore` renews its permits while their holder lives; a `permit` ends at a fixed time, and
+ * anybody can release it by id. */
+#define PERMITS_ROW(permits)                                                                       \
+    {                                                                                              \
+        .field = permits, .message = "*", .holds = permits, .mark = '#',                           \
+        .limit = permits ":limit",                                                                 \
+        .steps = {                                                                                 \
+            .acquire = {SCRIPT_lock_permits, permits " " permits ":limit fence ~", "rlpn"},        \
+            .renew = {SCRIPT_lock_permits_renew, permits " fence", "rlf"},                         \
+            .release = {SCRIPT_lock_permits_release, permits " ~", "r"},                           \
+        },                                                                                         \
+    }
+
+const struct lock_driver redis_semaphore_driver = {
+    DRIVER(SEMAPHORE),
+    SUBSCRIBES,
+    .features = LOCK_RENEWS | LOCK_PERMITTED,
+    .row = &(const struct redis_row)PERMITS_ROW("semaphore"),
+    .set_limit = permits_set_limit,
+};
+
+const struct lock_driver redis_permit_driver = {
+    DRIVER(PERMIT),
+    SUBSCRIBES,
+    .features = LOCK_PERMITTED,
+    .row = &(const struct redis_row)PERMITS_ROW("permit"),
+    .set_limit = permits_set_limit,
+};
+
+/* ---- permits by their id ---- */
+
+/* A permit is released without a handle: its id alone is the right to do so. */
+static enum seclock_result permit_find(struct seclock_client *client, const char *name,
+                                       const char *id, struct redis_server **server_out,
+                                       struct seclock_handle *permit_out)
+{
+    enum seclock_result result = redis_kind_server(client, name, server_out);
+    if (result != SECLOCK_OK)
+        return result;
+    if (id[0] == '\0' || strlen(id) >= SECLOCK_TOKEN_MAX)
+        return lock_fail(SECLOCK_CONFIG, "not the id of a permit");
+    strcpy(permit_out->name, name);
+    strcpy(permit_out->request, id);
+    return SECLOCK_OK;
+}
+
+enum seclock_result seclock_permit_release(struct seclock_client *client, const char *name,
+                                           const char *id)
+{
+    struct redis_server *server;
+    struct seclock_handle permit = {.driver = &redis_permit_driver};
+    enum seclock_result result = permit_find(client, name, id, &server, &permit);
+    return result == SECLOCK_OK ? redis_release(server, &permit) : result;
+}
+
+enum seclock_result seclock_permit_extend(struct seclock_client *client, const char *name,
+                                          const char *id, int lease_ms)
+{
+    struct script_call call;
+    struct redis_server *server;
+    struct seclock_handle permit = {.driver = &redis_permit_driver};
+    enum seclock_result result = permit_find(client, name, id, &server, &permit);
+    if (result != SECLOCK_OK)
+        return result;
+    if (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX)
+        return lock_fail(SECLOCK_CONFIG, "lease out of range");
+    permit.lease_ms = lease_ms;
+    permit.fence = 1; /* the script need not give it one */
+    const struct redis_step *renew = &steps_of(&permit)->renew;
+    return step_run(server, &permit, renew, false, SECLOCK_LOST, &call);
 }

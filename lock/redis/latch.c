@@ -1,5 +1,6 @@
 /* The count-down latch: a number under prefix{name}:latch, and the set of requests that it has
  * counted; a second set keeps the requests of the latch's former setting. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lock/process.h"
@@ -8,7 +9,7 @@
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"
-#define BEFORE "latch:before"
+#define KEYS FIELD " " COUNTED " latch:before"
 
 enum { TTL_MS = 86400000, ABSENT = -1, RETRY_MS_MAX = 100 };
 
@@ -28,7 +29,7 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
         return result;
     if (count < 1 || ttl_ms < 0)
         return lock_fail(SECLOCK_CONFIG, "a latch counts from 1 or more");
-    redis_server_begin(server, &call, SCRIPT_lock_latch_set, name, FIELD, COUNTED, BEFORE, NULL);
+    redis_server_begin(server, &call, SCRIPT_lock_latch_set, name, "", KEYS);
     script_int(&call, count);
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
     redis_server_run_once(server, &call); /* a repeat would find the latch that it has set */
@@ -51,10 +52,11 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
         return SECLOCK_CONFIG;
     }
     lock_random_text(random);
-    redis_server_begin(server, &call, SCRIPT_lock_latch_down, name, FIELD, COUNTED, BEFORE, NULL);
+    redis_server_begin(server, &call, SCRIPT_lock_latch_down, name, "", KEYS);
     script_text(&call, request ? request : random);
     script_text(&call, random);
-    result = redis_kind_run(server, NULL, &call, SECLOCK_CONFIG);
+    redis_server_run(server, &call, 1, 0, false);
+    result = redis_server_answer(&call, SECLOCK_CONFIG);
     if (result == SECLOCK_OK && left_out)
         *left_out = call.values[1];
     return result == SECLOCK_CONFIG ? never_set() : result;
@@ -113,7 +115,7 @@ static enum seclock_result latch_wait(const struct lock_core *core, struct redis
 {
     int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000, failed_ns = 0;
     int poll_ms = core->contexts[SECLOCK_KIND_LATCH].poll_ms;
-    struct seclock_handle waiting = {.cancel_fd = 0};
+    struct seclock_handle waiting = {.driver = &redis_latch_driver};
     enum seclock_result result = latch_read(server, name);
     strcpy(waiting.name, name);
     while (result == SECLOCK_BUSY || result == SECLOCK_FAILED) {
@@ -124,7 +126,7 @@ static enum seclock_result latch_wait(const struct lock_core *core, struct redis
             break;
         if (result == SECLOCK_BUSY) {
             failed_ns = 0;
-            redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
+            redis_kind_wait(server, &waiting, (int)left_ms);
         }
         result = latch_read(server, name);
     }
@@ -151,15 +153,11 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
 static enum seclock_result latch_status(const struct lock_driver *driver, void *self,
                                         const char *name, struct seclock_status *status_out)
 {
-    enum seclock_result result = redis_string_status(driver, self, name, status_out);
-    enum seclock_result counted = result;
-    if (result == SECLOCK_OK)
-        counted = count_of(self, name, &status_out->count);
-    status_out->holder[0] = '\0';
+    enum seclock_result result = redis_kind_status(driver, self, name, status_out);
+    status_out->count = strtoll(status_out->holder, NULL, 10);
     status_out->held = status_out->count > 0;
-    if (status_out->count == ABSENT)
-        status_out->count = 0;
-    return counted;
+    status_out->holder[0] = '\0';
+    return result;
 }
 
 const struct lock_driver redis_latch_driver = {

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,31 +134,21 @@ void redis_server_key(const struct redis_server *server, const char *name, const
     lock_redis_key(server->prefix, name, field, key_out);
 }
 
-static void add_key(const struct redis_server *server, struct script_call *call, const char *name,
-                    const char *field)
-{
-    char key[SCRIPT_KEY_MAX];
-    redis_server_key(server, name, field, key);
-    script_key(call, key);
-}
-
 void redis_server_begin(const struct redis_server *server, struct script_call *call_out,
-                        enum script_id id, const char *name, ...)
+                        enum script_id id, const char *name, const char *request, const char *keys)
 {
-    va_list fields;
+    char field[LOCK_FIELD_MAX], key[SCRIPT_KEY_MAX];
     script_begin(call_out, id);
-    va_start(fields, name);
-    for (const char *field; (field = va_arg(fields, const char *)) != NULL;)
-        add_key(server, call_out, name, field);
-    va_end(fields);
-}
-
-void redis_server_released(const struct redis_server *server, struct script_call *call,
-                           const char *name, const char *request)
-{
-    char field[LOCK_FIELD_MAX];
-    lock_redis_released("released", request, field);
-    add_key(server, call, name, field);
+    for (size_t length; *keys != '\0'; keys += length + (keys[length] == ' ')) {
+        length = strcspn(keys, " ");
+        assert(length > 0 && length < LOCK_FIELD_MAX);
+        if (keys[0] == '~')
+            lock_redis_released("released", request, field);
+        else
+            snprintf(field, sizeof field, "%.*s", (int)length, keys);
+        redis_server_key(server, name, field, key);
+        script_key(call_out, key);
+    }
 }
 
 /* ---- calls ---- */
@@ -206,8 +195,8 @@ static void give_after(struct redis_server *server, struct redis *redis,
 
 /* The timeout of the connection is set for these calls only, and set back before it is lent again.
  * With a limit, there is no time left after a silent server to send anything again. */
-static void run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                       int limit_ms, bool publishes)
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      int limit_ms, bool publishes)
 {
     assert(count > 0 && limit_ms >= 0 && (!publishes || count == 1));
     struct redis *redis = take_for(server, calls, count);
@@ -226,18 +215,6 @@ static void run_within(struct redis_server *server, struct script_call *calls, s
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);
     give_after(server, redis, calls, count);
-}
-
-void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      int limit_ms)
-{
-    run_within(server, calls, count, limit_ms, false);
-}
-
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
-                                 int limit_ms)
-{
-    run_within(server, call, 1, limit_ms, true);
 }
 
 void redis_server_run_once(struct redis_server *server, struct script_call *call)

@@ -33,27 +33,19 @@ void redis_server_failed(const struct redis_server *server, const struct redis *
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);
 
-/* Begins a call with the keys prefix{name}:field of all fields; NULL ends. */
-__attribute__((sentinel)) void redis_server_begin(const struct redis_server *server,
-                                                  struct script_call *call_out, enum script_id id,
-                                                  const char *name, ...);
-
-/* Adds the key that remembers the release of a request: that of a hold, for a repeat, and that of a
- * request which had none, so that it acquires nothing should it come later. */
-void redis_server_released(const struct redis_server *server, struct script_call *call,
-                           const char *name, const char *request);
+/* Begins a call on a lock. `keys` are fields with a space between, of the keys prefix{name}:field;
+ * "~" is the key that remembers the release of the request: that of a hold, for a repeat, and that
+ * of a request which had none, so that it acquires nothing should it come later. */
+void redis_server_begin(const struct redis_server *server, struct script_call *call_out,
+                        enum script_id id, const char *name, const char *request, const char *keys);
 
 /* Runs the calls in one pipeline over a lent connection. Calls left REDIS_UNKNOWN are sent once
  * more over a new connection, because the scripts recognise their request. `limit_ms` bounds each
- * wait, and nothing is sent again after it; 0: only the server's time-out counts. The last error
- * goes to lock_set_error. */
+ * wait, and nothing is sent again after it; 0: only the server's time-out counts. The message of
+ * one call that `publishes` reaches the waiters before the answer reaches the caller. The last
+ * error goes to lock_set_error. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      int limit_ms);
-
-/* Runs one call that publishes: the message reaches the waiters before the answer reaches the
- * caller. */
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
-                                 int limit_ms);
+                      int limit_ms, bool publishes);
 
 /* Runs one call whose script does not recognise a repeat: it is sent once. */
 void redis_server_run_once(struct redis_server *server, struct script_call *call);

@@ -304,7 +304,7 @@ static enum seclock_result timestamp_release(void *self, struct seclock_handle *
 static enum seclock_result timestamp_status(const struct lock_driver *driver, void *self,
                                             const char *name, struct seclock_status *status_out)
 {
-    enum seclock_result result = redis_string_status(driver, self, name, status_out);
+    enum seclock_result result = redis_kind_status(driver, self, name, status_out);
     const char *colon = strchr(status_out->holder, ':');
     if (colon) /* the lock's value is expiry:token */
         memmove(status_out->holder, colon + 1, strlen(colon));
