@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
 #include "ctl/output/say.h"
 
 #define CTL_OPTION_ROW(id, name, value, help) {name, value, help},
@@ -21,20 +20,6 @@ static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
 /* What getopt returns for the first option; further ones follow. No character has such a value. */
 enum { FIRST_OPTION = 256 };
 
-static void refuse(const char *word)
-{
-    const char *dashes = word + strspn(word, "-");
-    char name[SUGGEST_NAME_MAX + 1];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(dashes, "="), dashes);
-    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
-    for (int i = 0; i < OPTION_COUNT; i++)
-        suggest(&suggestion, option_rows[i].name);
-    if (suggestion.name[0])
-        say("there is no option %s; did you mean --%s?", word, suggestion.name);
-    else
-        say("there is no option %s; seckillctl help lists all", word);
-}
-
 /* With '?', optopt names the option that was given a value although it takes none. */
 static bool complain(int found, const char *word)
 {
@@ -43,7 +28,7 @@ static bool complain(int found, const char *word)
     else if (optopt >= FIRST_OPTION)
         say("--%s takes no value", option_rows[optopt - FIRST_OPTION].name);
     else
-        refuse(word);
+        say("there is no option %s; seckillctl help lists all", word);
     return false;
 }
 

@@ -171,16 +171,16 @@ static void print_manual(FILE *out)
     fprintf(out, ".SH SEE ALSO\n.BR " SECKILL_PROGRAM " (8),\n.BR seckillctl (1)\n");
 }
 
-/* Prints what "--help", "--help-config", "--help-man" or "--version" asks for. */
+/* Prints what one of the flags "help", "help-config", "help-man" and "version" asks for. */
 static void help_print(FILE *out, const char *flag)
 {
-    if (strcmp(flag, "--help") == 0)
+    if (strcmp(flag, "help") == 0)
         print_help(out);
-    else if (strcmp(flag, "--help-config") == 0)
+    else if (strcmp(flag, "help-config") == 0)
         print_reference(out);
-    else if (strcmp(flag, "--help-man") == 0)
+    else if (strcmp(flag, "help-man") == 0)
         print_manual(out);
-    else if (strcmp(flag, "--version") == 0)
+    else if (strcmp(flag, "version") == 0)
         fprintf(out, SECKILL_PROGRAM " " SECKILL_VERSION "\n");
     else
         assert(!"a flag that sources.c takes for help");

@@ -5,11 +5,9 @@
 #include "service/config/sources.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
 #include "service/log/log.h"
@@ -70,19 +68,6 @@ static size_t find_option(const char *name)
     return i;
 }
 
-static bool refuse_name(const struct sources *sources, unsigned line, const char *name)
-{
-    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        suggest(&suggestion, config_options[i].name);
-    fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: unknown option %s", sources->path, line,
-            LOG_QUOTE(name));
-    if (suggestion.name[0])
-        fprintf(sources->err, "; did you mean %s?", suggestion.name);
-    fprintf(sources->err, "\n");
-    return false;
-}
-
 static bool read_line(struct sources *sources, unsigned number, char *line)
 {
     line = text_trim(line);
@@ -97,8 +82,11 @@ static bool read_line(struct sources *sources, unsigned number, char *line)
     *equals = '\0';
     const char *word = text_trim(line);
     size_t option = find_option(word);
-    if (option == OPTION_COUNT)
-        return refuse_name(sources, number, word);
+    if (option == OPTION_COUNT) {
+        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: unknown option %s; --help lists all\n",
+                sources->path, number, LOG_QUOTE(word));
+        return false;
+    }
     struct setting *setting = &sources->settings[option];
     /* Of two lines one is a leftover, and nobody can tell which. */
     if (setting->line != 0) {
@@ -168,109 +156,92 @@ static void read_environment(struct sources *sources, char **envp)
 
 /* ---- flags ---- */
 
-static const char *const help_flags[] = {"--help", "--help-config", "--help-man", "--version"};
-static const char *const mode_flags[] = {[CONFIG_CHECK] = "--check-config",
-                                         [CONFIG_MIGRATE] = "--migrate",
-                                         [CONFIG_PRINT_GRANTS] = "--print-grants"};
+/* Flags without a value: the modes by their numbers, then what the program prints. */
+static const char *const plain_flags[] = {[CONFIG_CHECK] = "check-config",
+                                          [CONFIG_MIGRATE] = "migrate",
+                                          [CONFIG_PRINT_GRANTS] = "print-grants",
+                                          "help",
+                                          "help-config",
+                                          "help-man",
+                                          "version"};
+enum { PLAIN_FLAGS = sizeof plain_flags / sizeof *plain_flags };
 
-enum {
-    HELP_FLAGS = sizeof help_flags / sizeof *help_flags,
-    MODE_FLAGS = sizeof mode_flags / sizeof *mode_flags,
-};
-
-static bool refuse_flag(const struct sources *sources, const char *name)
+static bool read_plain_flag(struct sources *sources, enum config_mode flag)
 {
-    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
-    suggest(&suggestion, "config");
-    for (size_t i = 0; i < HELP_FLAGS; i++)
-        suggest(&suggestion, help_flags[i] + 2);
-    for (size_t i = CONFIG_CHECK; i < MODE_FLAGS; i++)
-        suggest(&suggestion, mode_flags[i] + 2);
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        char flag[OPTION_NAME_SIZE];
-        option_write_flag(config_options[i].name, flag);
-        suggest(&suggestion, flag);
-    }
-    if (suggestion.distance == 0) /* one of these flags, with a value behind it */
-        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
-    else if (suggestion.name[0])
-        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; did you mean --%s?\n", name,
-                suggestion.name);
-    else
-        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; --help lists all\n", name);
-    return false;
-}
-
-static bool read_flag(struct sources *sources, const char *name, const char *value)
-{
-    if (strcmp(name, "config") == 0) { /* no option: a file cannot name the file to read */
-        sources->path = value;
-        sources->path_origin = ORIGIN_FLAG;
+    if (flag > CONFIG_PRINT_GRANTS) {
+        sources->help = plain_flags[flag];
         return true;
     }
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        char flag[OPTION_NAME_SIZE];
-        option_write_flag(config_options[i].name, flag);
-        if (strcmp(name, flag) == 0) {
-            offer(sources, i, ORIGIN_FLAG, value ? value : "");
-            return true;
-        }
-    }
-    return refuse_flag(sources, name);
-}
-
-static enum config_mode find_mode(const char *argument)
-{
-    size_t mode = CONFIG_CHECK;
-    while (mode < MODE_FLAGS && strcmp(argument, mode_flags[mode]) != 0)
-        mode++;
-    return mode < MODE_FLAGS ? (enum config_mode)mode : CONFIG_SERVE;
-}
-
-static bool read_mode(struct sources *sources, enum config_mode mode)
-{
-    if (sources->mode != CONFIG_SERVE && sources->mode != mode) {
-        fprintf(sources->err, SECKILL_PROGRAM ": %s and %s exclude each other\n",
-                mode_flags[sources->mode], mode_flags[mode]);
+    if (sources->mode != CONFIG_SERVE && sources->mode != flag) {
+        fprintf(sources->err, SECKILL_PROGRAM ": --%s and --%s exclude each other\n",
+                plain_flags[sources->mode], plain_flags[flag]);
         return false;
     }
-    sources->mode = mode;
+    sources->mode = flag;
+    return true;
+}
+
+/* The number of the option with this flag; OPTION_COUNT for an unknown one. */
+static size_t find_flag(const char *name)
+{
+    size_t i = 0;
+    for (; i < OPTION_COUNT; i++) {
+        char flag[OPTION_NAME_SIZE];
+        option_write_flag(config_options[i].name, flag);
+        if (strcmp(name, flag) == 0)
+            break;
+    }
+    return i;
+}
+
+/* `value`: NULL when none was given. */
+static bool read_flag(struct sources *sources, const char *name, const char *value)
+{
+    size_t option = find_flag(name);
+    bool config = strcmp(name, "config") == 0; /* no option: a file cannot name the file to read */
+    if (option == OPTION_COUNT && !config) {
+        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; --help lists all\n", name);
+        return false;
+    }
+    if (!value) {
+        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s needs a value\n", name);
+        return false;
+    }
+    if (!config) {
+        offer(sources, option, ORIGIN_FLAG, value);
+        return true;
+    }
+    sources->path = value;
+    sources->path_origin = ORIGIN_FLAG;
     return true;
 }
 
 /* Reads the flag in argv[*i] and, if its value stands apart, the next argument as well. */
 static bool read_argument(struct sources *sources, char **argv, int *i)
 {
-    const char *argument = argv[*i];
+    const char *argument = argv[*i], *value = NULL;
     if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0' || argument[2] == '=') {
         fprintf(sources->err, SECKILL_PROGRAM ": unexpected argument %s; --help lists the flags\n",
                 LOG_QUOTE(argument));
         return false;
     }
-    for (size_t h = 0; h < HELP_FLAGS; h++)
-        if (strcmp(argument, help_flags[h]) == 0)
-            sources->help = help_flags[h];
-    if (sources->help)
-        return true;
-    if (find_mode(argument) != CONFIG_SERVE)
-        return read_mode(sources, find_mode(argument));
     char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown all the same */
-    size_t length = strcspn(argument + 2, "=");
-    snprintf(name, sizeof name, "%.*s", (int)length, argument + 2);
-    if (argument[2 + length] == '=')
-        return read_flag(sources, name, argument + 2 + length + 1);
-
-    /* A value may begin with one dash, as -1 does, and never with two. */
-    const char *next = argv[*i + 1];
-    bool has_value = next && strncmp(next, "--", 2) != 0;
-    if (!read_flag(sources, name, has_value ? next : NULL))
-        return false; /* an unknown flag is the better complaint than its missing value */
-    if (!has_value) {
-        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s needs a value\n", name);
+    size_t length = 2 + strcspn(argument + 2, "=");
+    snprintf(name, sizeof name, "%.*s", (int)length - 2, argument + 2);
+    if (argument[length] == '=')
+        value = argument + length + 1;
+    for (size_t flag = CONFIG_CHECK; flag < PLAIN_FLAGS; flag++) {
+        if (strcmp(name, plain_flags[flag]) != 0)
+            continue;
+        if (!value)
+            return read_plain_flag(sources, (enum config_mode)flag);
+        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
         return false;
     }
-    *i += 1;
-    return true;
+    /* A value may begin with one dash, as -1 does, and never with two. */
+    if (!value && argv[*i + 1] && strncmp(argv[*i + 1], "--", 2) != 0)
+        value = argv[++*i];
+    return read_flag(sources, name, value);
 }
 
 /* ---- the whole ---- */

@@ -19,8 +19,7 @@ struct setting {
 /* One reading. Begins as {.err = …}, where complaints go. */
 struct sources {
     struct setting settings[OPTION_COUNT];
-    const char
-        *help; /* --help, another --help-… or --version stood in argv: nothing else was read */
+    const char *help; /* "help", "version" … stood in argv: nothing else was read */
     enum config_mode mode;
     const char *path; /* of the configuration file; NULL: none */
     enum origin path_origin;

@@ -193,8 +193,7 @@ static void test_file_mistakes_name_their_line(void **state)
 {
     (void)state;
     assert_file_refused("\norder_worker = 3\n",
-                        LIST(":2: ", "unknown option order_worker", "did you mean order_workers?"));
-    assert_file_refused("\nhorses = 3\n", LIST(":2: ", "unknown option horses\n"));
+                        LIST(":2: ", "unknown option order_worker; --help lists all"));
     assert_file_refused("order_workers = 3\n#\norder_workers = 3\n",
                         LIST(":3: ", "order_workers", "line 1"));
     assert_file_refused("order_workers 3\n", LIST(":1: ", "option = value"));
@@ -418,13 +417,14 @@ static void test_log_tells_all_options(void **state)
 static void test_unknown_flags(void **state)
 {
     (void)state;
-    assert_refused(LIST("--order-worker", "3"), no_words,
-                   LIST("--order-worker;", "did you mean --order-workers?"));
-    assert_refused(LIST("--redis_url=x"), no_words, LIST("did you mean --redis-url?"));
-    assert_refused(LIST("--hlep"), no_words, LIST("did you mean --help?"));
-    assert_refused(LIST("--conf", "x"), no_words, LIST("did you mean --config?"));
+    assert_refused(LIST("--order-worker", "3"), no_words, LIST("unknown flag --order-worker;"));
+    assert_refused(LIST("--redis_url=x"), no_words, LIST("unknown flag --redis_url;"));
+    assert_refused(LIST("--hlep"), no_words, LIST("unknown flag --hlep;"));
+    assert_refused(LIST("--conf", "x"), no_words, LIST("unknown flag --conf;"));
     assert_refused(LIST("--horses", "3"), no_words, LIST("--horses", "--help lists all"));
     assert_refused(LIST("--help=all"), no_words, LIST("--help takes no value"));
+    assert_refused(LIST("--migrate", "--check-config"), no_words,
+                   LIST("--migrate and --check-config exclude each other"));
     assert_refused(LIST("order_workers"), no_words, LIST("unexpected argument order_workers"));
     assert_refused(LIST("-l"), no_words, LIST("unexpected argument -l"));
     assert_refused(LIST("--"), no_words, LIST("unexpected argument --"));

@@ -112,17 +112,13 @@ def test_help_and_usage_need_no_daemon(ctl):
 
 
 @pytest.mark.parametrize("line, told", [
-    ("create lamp --total 5 --per-user-limit 2",
-     "there is no option --per-user-limit; did you mean --limit?"),
-    ("create lamp --per-user-limit=2", "no option --per-user-limit=2; did you mean --limit?"),
-    ("create lamp --pay-within-s 600", "did you mean --pay-within?"),
-    ("create lamp --starts-at none", "did you mean --starts?"),
-    ("stock lamp --jsn", "did you mean --json?"),
+    ("create lamp --total 5 --per-user-limit 2", "there is no option --per-user-limit;"),
+    ("create lamp --per-user-limit=2", "there is no option --per-user-limit=2;"),
     ("stock lamp --json=1", "--json takes no value"),
     ("stock lamp --fly", "there is no option --fly; seckillctl help lists all"),
     ("stock lamp -x", "there is no option -x"),
     ("stock lamp --timeout", "--timeout needs a value")])
-def test_wrong_option_says_which_one_is_meant(ctl, line, told):
+def test_wrong_option_is_named(ctl, line, told):
     assert told in ctl(line, USAGE).stderr
 
 
