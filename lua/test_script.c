@@ -117,9 +117,12 @@ static struct script_call segment_read(void)
     return begin(SCRIPT_stock_read, SEGMENT, NULL, NULL);
 }
 
-static struct script_call drop(const char *token)
+static struct script_call retire(const char *token)
 {
-    return begin(SCRIPT_stock_drop, LOCK, SEGMENT, token);
+    struct script_call call = begin(SCRIPT_stock_retire, LOCK, SEGMENT, NULL);
+    script_key(&call, FENCE);
+    script_text(&call, token);
+    return call;
 }
 
 static int64_t lock_as(const char *token)
@@ -538,7 +541,7 @@ static void test_settle_of_a_round_that_is_not_open_is_lost(void **state)
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
 }
 
-/* ---- stock_load, stock_read, stock_drop ---- */
+/* ---- stock_load, stock_read, stock_retire ---- */
 
 static void test_load_replaces_the_whole_segment(void **state)
 {
@@ -571,16 +574,17 @@ static void test_read_tells_a_missing_or_torn_segment(void **state)
     }
 }
 
-static void test_drop_removes_the_segment_for_its_holder_alone(void **state)
+static void test_retire_removes_the_segment_for_its_holder_alone(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(drop("other")), 0);
+    EXPECT(run(retire("other")), 0);
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 1);
-    EXPECT(run(drop("mine")), 1);
+    EXPECT(run(retire("mine")), 1);
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
     assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
-    EXPECT(run(drop("mine")), 0);
+    assert_int_equal(redis_server_do("EXISTS " FENCE), 0);
+    EXPECT(run(retire("mine")), 0);
 }
 
 /* ---- pipelines ---- */
@@ -1084,7 +1088,7 @@ int main(void)
         TEST(test_load_replaces_the_whole_segment),
         TEST(test_load_without_the_lock_is_lost),
         TEST(test_read_tells_a_missing_or_torn_segment),
-        TEST(test_drop_removes_the_segment_for_its_holder_alone),
+        TEST(test_retire_removes_the_segment_for_its_holder_alone),
         TEST(test_pipeline_answers_each_call_in_order),
         TEST(test_joined_takes_and_settles_are_each_answered),
         TEST(test_joined_call_that_fails_leaves_the_others_theirs),

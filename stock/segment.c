@@ -223,11 +223,6 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
     script_int(call, (int64_t)fence);
 }
 
-void segment_post_drop(struct stock *stock, struct lock_hold *lock)
-{
-    post_end(stock, SCRIPT_stock_drop, lock);
-}
-
 void segment_post_retire(struct stock *stock, struct lock_hold *lock)
 {
     post_end(stock, SCRIPT_stock_retire, lock);

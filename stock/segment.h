@@ -79,9 +79,6 @@ bool segment_read_mark(struct stock *stock, struct segment_hold *hold);
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence);
 
-/* Posts that the sale has no such segment any more, and the release of its lock. */
-void segment_post_drop(struct stock *stock, struct lock_hold *lock);
-
 /* Posts the end of the segment and of its fence, as of one that the ledger does not have any more,
  * and the release of its lock. */
 void segment_post_retire(struct stock *stock, struct lock_hold *lock);

@@ -94,7 +94,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
     for (size_t i = 0; i < locked->count; i++) {
         struct lock_hold *lock = &locked->holds[i].lock;
         if (i >= count) {
-            segment_post_drop(stock, lock);
+            segment_post_retire(stock, lock);
             continue;
         }
         /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater
