@@ -22,7 +22,7 @@
 enum { CHAINS = 32768 };
 
 static_assert((int)SALES_ALL_MAX < (int)CHAINS, "chains are short");
-static_assert(SALES_MAX + SALES_RETIRED_MAX < SALES_ALL_MAX, "some may wait to be freed");
+static_assert(SALES_MAX < SALES_ALL_MAX, "some may wait to be freed");
 
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
  * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
@@ -36,9 +36,8 @@ struct sale {
     char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
-    _Atomic bool retired;           /* changes under the cache's mutex, as do the next three */
-    _Atomic(struct sale *) chained; /* the next one of its chain */
-    struct sale *next;              /* in a queue of the cache: retired later, or taken out later */
+    _Atomic(struct sale *) chained; /* the next one of its chain; under the cache's mutex */
+    struct sale *next_out;          /* of those that were retired later */
     unsigned out_epoch;             /* when it was taken out of its chain */
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
@@ -52,16 +51,12 @@ struct sale {
     _Atomic uint32_t suspect_units[LEDGER_SEGMENTS_MAX];
 };
 
-struct queue {
-    struct sale *first, *last;
-    size_t count;
-};
-
 struct sale_cache {
     pthread_mutex_t mutex; /* of writers; readers take none */
-    size_t count;          /* of the sales that are not retired */
-    struct queue retired;  /* these are still in their chains, */
-    struct queue out;      /* these wait to be freed */
+    size_t count;          /* of the sales in the chains */
+    struct sale *out;      /* retired sales that wait to be freed, the earliest first */
+    struct sale **out_end;
+    size_t out_count;
     _Atomic unsigned epoch;
     _Atomic size_t readers[2];     /* see why_two_counters */
     _Atomic int64_t held_until_ns; /* see sale_cache_expect_held */
@@ -74,35 +69,8 @@ struct sale_cache *sale_cache_open(void)
     if (!cache)
         abort();
     pthread_mutex_init(&cache->mutex, NULL);
+    cache->out_end = &cache->out;
     return cache;
-}
-
-static void queue_add(struct queue *queue, struct sale *sale)
-{
-    sale->next = NULL;
-    *(queue->last ? &queue->last->next : &queue->first) = sale;
-    queue->last = sale;
-    queue->count++;
-}
-
-static struct sale *queue_take(struct queue *queue)
-{
-    assert(queue->count > 0);
-    struct sale *sale = queue->first;
-    queue->first = sale->next;
-    if (!queue->first)
-        queue->last = NULL;
-    queue->count--;
-    return sale;
-}
-
-static void queue_remove(struct queue *queue, const struct sale *sale)
-{
-    for (size_t i = queue->count; i > 0; i--) { /* the order of the others stays */
-        struct sale *first = queue_take(queue);
-        if (first != sale)
-            queue_add(queue, first);
-    }
 }
 
 static void sale_free(struct sale *sale)
@@ -124,14 +92,24 @@ void sale_cache_leave(struct sale_cache *cache, unsigned section)
     assert(before > 0);
 }
 
+static void free_out(struct sale_cache *cache)
+{
+    struct sale *sale = cache->out;
+    cache->out = sale->next_out;
+    if (!cache->out)
+        cache->out_end = &cache->out;
+    cache->out_count--;
+    sale_free(sale);
+}
+
 /* Frees the retired sales that no thread can use any more. Under the mutex. */
 static void free_unseen(struct sale_cache *cache)
 {
     unsigned epoch = atomic_load(&cache->epoch);
     for (int i = 0; i < 2 && atomic_load(&cache->readers[(epoch + 1) & 1]) == 0; i++)
         atomic_store(&cache->epoch, ++epoch);
-    while (cache->out.first && epoch - cache->out.first->out_epoch >= 2)
-        sale_free(queue_take(&cache->out));
+    while (cache->out && epoch - cache->out->out_epoch >= 2)
+        free_out(cache);
 }
 
 void sale_cache_close(struct sale_cache **cache)
@@ -141,8 +119,8 @@ void sale_cache_close(struct sale_cache **cache)
             next = atomic_load(&sale->chained);
             sale_free(sale);
         }
-    while (*cache && (*cache)->out.first)
-        sale_free(queue_take(&(*cache)->out));
+    while (*cache && (*cache)->out)
+        free_out(*cache);
     free(*cache);
     *cache = NULL;
 }
@@ -157,8 +135,7 @@ bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns)
     return now_ns < atomic_load_explicit(&cache->held_until_ns, memory_order_relaxed);
 }
 
-/* The sale of the sku, retired or not; else NULL. */
-static struct sale *find(const struct sale_cache *cache, const char *sku)
+struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
 {
     struct sale *sale = atomic_load(&cache->chains[hash_slot(sku, CHAINS)]);
     while (sale && strcmp(sale->sku, sku) != 0)
@@ -171,18 +148,14 @@ static struct sale *find(const struct sale_cache *cache, const char *sku)
 static void take_out(struct sale_cache *cache, struct sale *sale)
 {
     _Atomic(struct sale *) *link = &cache->chains[hash_slot(sale->sku, CHAINS)];
-    assert(atomic_load(&sale->retired));
     while (atomic_load(link) != sale)
         link = &atomic_load(link)->chained;
     atomic_store(link, atomic_load(&sale->chained));
     sale->out_epoch = atomic_load(&cache->epoch);
-    queue_add(&cache->out, sale);
-}
-
-struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
-{
-    struct sale *sale = find(cache, sku);
-    return sale && !atomic_load_explicit(&sale->retired, memory_order_relaxed) ? sale : NULL;
+    *cache->out_end = sale;
+    cache->out_end = &sale->next_out;
+    cache->out_count++;
+    cache->count--;
 }
 
 static struct sale *sale_new(const char *sku)
@@ -236,38 +209,16 @@ static void update(struct sale *sale, const struct ledger_sale *row)
                                         settings->paused || settings->counting);
 }
 
-/* A sku that was retired has a sale again. A row of the round that was retired may have been read
- * before that, but it may as well have been missed by a ledger that was behind: then the ledger
- * says so once more when the sale is used. */
-static bool revive(struct sale_cache *cache, struct sale *sale, const struct ledger_sale *row)
-{
-    if (cache->count >= SALES_MAX)
-        return false;
-    pthread_mutex_lock(&sale->mutex);
-    bool older = row->round < sale->snapshot.round;
-    if (!older) {
-        update(sale, row);
-        invalidate_locked(sale);
-        atomic_store(&sale->retired, false);
-        queue_remove(&cache->retired, sale);
-        cache->count++;
-    }
-    pthread_mutex_unlock(&sale->mutex);
-    return !older;
-}
-
 static bool is_full(const struct sale_cache *cache)
 {
-    size_t all = cache->count + cache->retired.count + cache->out.count;
-    return cache->count >= SALES_MAX || all >= SALES_ALL_MAX;
+    return cache->count >= SALES_MAX || cache->count + cache->out_count >= SALES_ALL_MAX;
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
 static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
 {
     pthread_mutex_lock(&cache->mutex);
-    struct sale *sale = find(cache, row->sku);
-    bool retired = sale && atomic_load(&sale->retired);
+    struct sale *sale = sale_cache_find(cache, row->sku);
     free_unseen(cache);
     if (!sale && !is_full(cache)) {
         sale = sale_new(row->sku);
@@ -276,8 +227,6 @@ static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger
         _Atomic(struct sale *) *chain = &cache->chains[hash_slot(row->sku, CHAINS)];
         atomic_store(&sale->chained, atomic_load(chain));
         atomic_store(chain, sale);
-    } else if (retired && !revive(cache, sale, row)) {
-        sale = NULL;
     }
     pthread_mutex_unlock(&cache->mutex);
     return sale;
@@ -308,19 +257,11 @@ void sale_cache_invalidate(struct sale_cache *cache)
 void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round)
 {
     pthread_mutex_lock(&cache->mutex);
-    struct sale *sale = find(cache, sku);
-    if (sale && !atomic_load(&sale->retired)) {
-        pthread_mutex_lock(&sale->mutex);
-        if (sale->snapshot.round <= round) {
-            atomic_store(&sale->retired, true);
-            invalidate_locked(sale);
-            queue_add(&cache->retired, sale);
-            cache->count--;
-        }
-        pthread_mutex_unlock(&sale->mutex);
+    struct sale *sale = sale_cache_find(cache, sku);
+    if (sale && sale_snapshot(sale).round <= round) {
+        sale_invalidate(sale); /* a thread may go on with it */
+        take_out(cache, sale);
     }
-    if (cache->retired.count > SALES_RETIRED_MAX)
-        take_out(cache, queue_take(&cache->retired));
     free_unseen(cache);
     pthread_mutex_unlock(&cache->mutex);
 }

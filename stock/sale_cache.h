@@ -10,7 +10,6 @@
 
 enum {
     SALES_MAX = 10000,                        /* of one process; retired ones do not count */
-    SALES_RETIRED_MAX = 1000,                 /* remembered, so that old rows do not revive them */
     SALES_ALL_MAX = 24000,                    /* with retired sales that a thread may still use */
     SALE_MESSAGE_SIZE = IDENTIFIER_SIZE + 16, /* of what is published on STOCK_CHANNEL */
 };
@@ -46,9 +45,10 @@ void sale_cache_leave(struct sale_cache *cache, unsigned section);
  * it is retired. Any thread; takes no lock. */
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
-/* Notes a sale's row as the ledger has it. A later round replaces what is cached of
- * the earlier one; an earlier round or older settings are ignored. NULL when the cache is full, or
- * the row is older than the sale's retirement. Any thread. */
+/* Notes a sale's row as the ledger has it. A later round replaces what is cached of the earlier
+ * one; an earlier round or older settings are ignored. An old row may bring back a sale that was
+ * retired: the ledger refuses its first order, and then it is retired again. NULL when the cache is
+ * full. Any thread. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row);
 
 /* Notes that a sale was retired in this round, unless it has a later one already. Any thread. */

@@ -104,7 +104,8 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     *sale_out = sale_cache_put(stock->sale_cache, &row);
     if (!*sale_out)
         return LEDGER_FAILED;
-    sale_confirm(*sale_out, epoch, asked_ns, stock->options.remember_left_ms);
+    if (*sale_out == known) /* the epoch is that of no other sale */
+        sale_confirm(known, epoch, asked_ns, stock->options.remember_left_ms);
     return LEDGER_OK;
 }
 
