@@ -61,7 +61,7 @@ static bool read_orders(struct ledger *ledger, const struct range *ranges, size_
 {
     struct sql_text *sql = &ledger->sql;
     sql_begin(sql,
-              "SELECT order_id,sku,round,segment,qty FROM orders WHERE "
+              "SELECT order_id,sku,round,qty FROM orders WHERE "
               "status='%s' AND expires_at<='%s'",
               ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
@@ -75,14 +75,13 @@ static bool read_due(struct ledger *ledger, struct ledger_due *due, char **row)
 {
     bool valid = ledger_identifier_read(due->sku, row[1]) &&
                  ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) &&
-                 ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX);
+                 ledger_number_valid(row[3], 1, LEDGER_TOTAL_MAX);
     due->order_id = ledger_u64(row[0]);
     if (!valid)
         ledger_note_damage(ledger, "orders: order_id %s, sku '%s', round %s, qty %s", row[0],
-                           row[1], row[2], row[4]);
+                           row[1], row[2], row[3]);
     due->round = ledger_u32(row[2]);
-    due->segment = ledger_u32(row[3]);
-    due->qty = ledger_u32(row[4]);
+    due->qty = ledger_u32(row[3]);
     return valid;
 }
 

@@ -229,7 +229,6 @@ struct ledger_due {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;
-    uint32_t segment; /* the first one that its units were taken from */
     uint32_t qty;
 };
 

@@ -404,7 +404,6 @@ static void test_what_is_due_comes_in_order_and_in_pages(void **state)
     assert_int_equal(ledger_due_list(ledger, &place, 2, due, &count), LEDGER_OK);
     assert_int_equal(count, 2);
     assert_int_equal(due[0].order_id, 3);
-    assert_int_equal(due[0].segment, 1);
     assert_int_equal(due[0].qty, 6);
     assert_int_equal(due[1].order_id, 9);
     assert_true(place.more);
@@ -412,7 +411,6 @@ static void test_what_is_due_comes_in_order_and_in_pages(void **state)
     assert_int_equal(count, 2);
     assert_int_equal(due[0].order_id, 1);
     assert_int_equal(due[1].order_id, 5);
-    assert_int_equal(due[1].segment, 2);
     assert_int_equal(due[1].round, 1);
     assert_string_equal(due[1].sku, "s");
     assert_false(place.more);

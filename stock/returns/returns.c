@@ -42,8 +42,6 @@ struct part {
     bool moved, unmet; /* an order was ended; one could not be, as they had sold too few */
 };
 
-_Static_assert(LEDGER_SEGMENTS_MAX % 64 == 0, "the words of `planned` have a bit for each segment");
-
 /* One transaction; kept for the next. */
 struct returns_work {
     struct part *parts;
@@ -52,7 +50,6 @@ struct returns_work {
     struct ledger_return_order orders[LEDGER_RETURNS_MAX];      /* by id */
     struct ledger_return_segment segments[LEDGER_SEGMENTS_MAX]; /* by sku and number */
     struct segment_hold *holds[LEDGER_SEGMENTS_MAX];            /* at the same places */
-    uint64_t planned[LEDGER_SEGMENTS_MAX / 64];                 /* segments of the present part */
 };
 
 void returns_pause(struct stock *stock)
@@ -128,62 +125,36 @@ static uint32_t sold_guess(const struct part *part, uint32_t segment)
     return left < capacity ? capacity - left : 0;
 }
 
-/* The units and segments that are still to be planned for the orders of a part. */
-struct need {
-    uint64_t units;   /* of all orders of the present round */
-    uint64_t first;   /* of one of them */
-    uint64_t guessed; /* that the planned segments have sold */
-    size_t held, least, most;
-};
-
-static bool is_met(const struct need *need, const struct stock *stock)
-{
-    bool enough =
-        need->guessed >= need->units || (need->held >= need->most && need->guessed >= need->first);
-    return need->units == 0 || stock->hold_count == STOCK_HOLDS_MAX ||
-           (enough && need->held >= need->least);
-}
-
-/* Posts the lock of a segment, unless that is done or this process knows nothing sold of it. */
-static void post_segment(struct stock *stock, struct returns_work *work, const struct part *part,
-                         uint32_t segment, bool unsold, struct need *need)
-{
-    uint32_t guess = sold_guess(part, segment);
-    bool planned = (work->planned[segment / 64] >> segment % 64 & 1) != 0;
-    if (is_met(need, stock) || planned || (guess == 0 && !unsold))
-        return;
-    work->planned[segment / 64] |= UINT64_C(1) << segment % 64;
-    need->guessed += guess;
-    need->held++;
-    segment_post_open(stock, &stock->holds[stock->hold_count++], part->sale, &part->snapshot,
-                      segment);
-}
-
-/* Posts the locks of enough segments for the orders of the present round: first of the segments
- * that the orders name, then of others from a random one on, last of segments that seem to have
- * sold nothing. At most one in HOLDS_PART, so that the others go on selling, unless one order alone
- * needs more. */
-static void plan(struct stock *stock, struct returns_work *work, const struct part *part,
-                 bool named)
+/* Posts the locks of enough segments for the orders of the present round: from a random one on,
+ * first of those that have sold units, as far as this process knows, then of the others. At most
+ * one in HOLDS_PART, so that the others go on selling, unless one order alone needs more. */
+static void plan(struct stock *stock, const struct part *part)
 {
     uint32_t segments = part->snapshot.segments;
     assert(segments > 0 && part->count > 0); /* a sale is cached only with segments */
     uint32_t start = stock_random(stock, segments);
-    size_t from = stock_random(stock, (uint32_t)part->count);
-    struct need need = {.least = part->least, .most = (segments + HOLDS_PART - 1) / HOLDS_PART};
-    memset(work->planned, 0, sizeof work->planned);
+    uint64_t units = 0, largest = 0, guessed = 0;
+    size_t first_hold = stock->hold_count, most = (segments + HOLDS_PART - 1) / HOLDS_PART;
     for (size_t i = 0; i < part->count; i++) {
-        const struct return_order *order = &part->orders[(from + i) % part->count];
+        const struct return_order *order = &part->orders[i];
         if (order->round != part->snapshot.round)
             continue;
-        need.first = need.units == 0 ? order->qty : need.first;
-        need.units += order->qty;
+        units += order->qty;
+        largest = order->qty > largest ? order->qty : largest;
     }
-    for (size_t i = 0; i < part->count && named; i++)
-        post_segment(stock, work, part, part->orders[(from + i) % part->count].segment % segments,
-                     false, &need);
-    for (uint32_t i = 0; i < 2 * segments; i++)
-        post_segment(stock, work, part, (start + i) % segments, i >= segments, &need);
+    for (uint32_t i = 0; i < 2 * segments && units > 0 && stock->hold_count < STOCK_HOLDS_MAX;
+         i++) {
+        uint32_t segment = (start + i) % segments, guess = sold_guess(part, segment);
+        size_t held = stock->hold_count - first_hold;
+        bool enough = guessed >= units || (held >= most && guessed >= largest);
+        if (enough && held >= part->least)
+            break;
+        if ((guess == 0) != (i >= segments)) /* tried before, or later */
+            continue;
+        guessed += guess;
+        segment_post_open(stock, &stock->holds[stock->hold_count++], part->sale, &part->snapshot,
+                          segment);
+    }
 }
 
 static bool is_locked(const struct segment_hold *hold)
@@ -207,11 +178,11 @@ static void end_unchanged(struct stock *stock)
 }
 
 /* Tries to lock segments for all parts in one round trip. False when Redis is lost. */
-static bool lock_once(struct stock *stock, struct returns_work *work, bool named, bool *any_out)
+static bool lock_once(struct stock *stock, struct returns_work *work, bool *any_out)
 {
     stock->hold_count = 0;
     for (size_t i = 0; i < work->part_count; i++)
-        plan(stock, work, &work->parts[i], named);
+        plan(stock, &work->parts[i]);
     *any_out = stock->hold_count == 0; /* no segment is wanted */
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++) {
@@ -230,7 +201,7 @@ static bool lock(struct stock *stock, struct returns_work *work)
     for (int tries = 0; tries < LOCK_TRIES_MAX; tries++) {
         if (tries > 0)
             returns_pause(stock);
-        if (!lock_once(stock, work, tries == 0, &any))
+        if (!lock_once(stock, work, &any))
             return false;
         if (any)
             return true;
@@ -339,55 +310,36 @@ static void recover(struct stock *stock, struct returns_work *work)
 
 /* Loads the segments that units came back to. The others keep their last fence in the ledger, so
  * what Redis says of them still counts; where the ledger's fence is beyond the lock's, Redis is
- * told of it. */
+ * told of it. Nobody was refused units while more than one order can want were left. A sale of
+ * which the ledger has another round, or does not show a segment, is read again: this process has
+ * perhaps missed a change. The parts and the holds are sorted alike. */
 static void load(struct stock *stock, struct returns_work *work)
-{
-    for (size_t i = 0; i < work->returned.segment_count; i++) {
-        const struct ledger_return_segment *segment = &work->segments[i];
-        struct segment_hold *hold = work->holds[i];
-        bool there = segment->row.round != 0;
-        if (segment->returned > 0 || (there && segment->row.fence > segment->fence)) {
-            hold->state = SEGMENT_DIRTY;
-            recovery_load(stock, hold, &segment->row);
-        } else if (there) {
-            sale_hint_set(hold->sale, hold->segment, segment->row.capacity - segment->row.sold);
-        }
-    }
-}
-
-/* Reads the sales of which the ledger has another round, or does not show a segment: this process
- * has perhaps missed a change. */
-static void reload_stale(struct stock *stock, const struct returns_work *work)
-{
-    const struct sale *reloaded = NULL; /* the holds are sorted by sale */
-    for (size_t i = 0; i < work->returned.segment_count; i++) {
-        const struct segment_hold *hold = work->holds[i];
-        struct sale *sale = hold->sale;
-        if (work->segments[i].row.round == hold->round || sale == reloaded ||
-            sale_snapshot(sale).round != hold->round)
-            continue;
-        reloaded = sale;
-        stock_sale_reload(stock, sale_sku(sale), &sale);
-    }
-}
-
-/* Nobody was refused units while more than one order can want were left. The parts and the holds
- * are sorted alike. */
-static void find_awaited(struct returns_work *work)
 {
     size_t at = 0;
     for (size_t i = 0; i < work->part_count; i++) {
         struct part *part = &work->parts[i];
-        uint64_t left = 0;
-        bool any = false;
-        for (; at < work->returned.segment_count && work->holds[at]->sale == part->sale; at++) {
+        struct sale *sale = part->sale;
+        uint64_t left = 0; /* before the units came back */
+        bool any = false, stale = false;
+        for (; at < work->returned.segment_count && work->holds[at]->sale == sale; at++) {
             const struct ledger_return_segment *segment = &work->segments[at];
+            struct segment_hold *hold = work->holds[at];
+            any |= segment->returned > 0;
+            stale |= segment->row.round != hold->round;
             if (segment->row.round == 0)
                 continue;
-            left += segment->row.capacity - segment->row.sold - segment->returned;
-            any |= segment->returned > 0;
+            uint32_t now_left = segment->row.capacity - segment->row.sold;
+            left += now_left - segment->returned;
+            if (segment->returned > 0 || segment->row.fence > segment->fence) {
+                hold->state = SEGMENT_DIRTY;
+                recovery_load(stock, hold, &segment->row);
+            } else {
+                sale_hint_set(hold->sale, hold->segment, now_left);
+            }
         }
         part->awaited = any && left < STOCK_QTY_MAX;
+        if (stale && sale_snapshot(sale).round == part->snapshot.round)
+            stock_sale_reload(stock, part->orders[0].sku, &sale);
     }
 }
 
@@ -416,10 +368,6 @@ static void end_locked(struct stock *stock, struct returns_work *work, enum ledg
         held_rows_met(stock, work->part_count == 1 ? sale_sku(work->parts[0].sale) : NULL);
     else
         recover(stock, work);
-    if (result == LEDGER_OK) {
-        find_awaited(work);
-        reload_stale(stock, work);
-    }
     read_results(work, result, returns);
     end_unchanged(stock);
     stock->hold_count = 0;

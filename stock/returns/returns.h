@@ -48,7 +48,6 @@ struct return_order {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;
-    uint32_t segment; /* the first one that its units were taken from */
     uint32_t qty;
     void *owner; /* the caller's */
     bool moved;  /* out: this call has ended it; once for an id that comes more than once */

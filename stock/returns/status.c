@@ -201,11 +201,8 @@ static void read_returned(struct return_order *orders, size_t count)
 static struct return_order order_of(struct stock_status_change *change)
 {
     const struct ledger_record *record = &change->record;
-    struct return_order order = {.order_id = record->order_id,
-                                 .round = record->round,
-                                 .segment = record->segment,
-                                 .qty = record->qty,
-                                 .owner = change};
+    struct return_order order = {
+        .order_id = record->order_id, .round = record->round, .qty = record->qty, .owner = change};
     memcpy(order.sku, record->sku, sizeof order.sku);
     return order;
 }
@@ -242,8 +239,7 @@ void stock_cancel(struct stock *stock, struct stock_status_change *changes, size
 
 static struct return_order return_of_due(const struct ledger_due *due)
 {
-    struct return_order order = {
-        .order_id = due->order_id, .round = due->round, .segment = due->segment, .qty = due->qty};
+    struct return_order order = {.order_id = due->order_id, .round = due->round, .qty = due->qty};
     memcpy(order.sku, due->sku, sizeof order.sku);
     return order;
 }

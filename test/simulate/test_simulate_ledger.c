@@ -721,7 +721,6 @@ static void call_due(void)
         assert_int_equal(due[i].order_id, others[i].order_id);
         assert_string_equal(due[i].sku, others[i].sku);
         assert_int_equal(due[i].round, others[i].round);
-        assert_int_equal(due[i].segment, others[i].segment);
     }
 }
 

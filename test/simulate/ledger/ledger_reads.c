@@ -255,7 +255,6 @@ static enum db_result find_due(struct ledger *ledger, void *context)
         due->order_id = seen->order.order_id;
         strcpy(due->sku, seen->sku);
         due->round = seen->order.round;
-        due->segment = seen->order.segment;
         due->qty = seen->order.qty;
     }
     qsort(question->due_out, question->count, sizeof *question->due_out, compare_due);
