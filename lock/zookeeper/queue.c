@@ -4,16 +4,18 @@
 #ifdef LOCK_WITH_ZOOKEEPER
 
 #include <assert.h>
+#include <ctype.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "base/url.h"
 #include "lock/text.h"
 #include "lock/watchdog.h"
-#include "lock/zookeeper/node.h"
+#include "lock/zookeeper/session.h"
 
 /* the_queue: a lock is a container node. Whoever wants the lock makes a child of it that ends with
  * the session of its maker. The maker of the child with the lowest sequence number is the holder;
@@ -26,11 +28,15 @@
  * later than when we sent it. Two thirds of the time-out, counted from the sending of an answered
  * request, is the lease of every hold. */
 
-/* A handle with its node, so that events of the session find the handle. */
-struct queue_hold {
-    struct seclock_handle *handle;
-    struct queue_node *node;
-    LIST_ENTRY(queue_hold) in_list;
+/* A lock is a directory under ROOT; a request makes the child REQUEST-lock-SEQUENCE in it. */
+#define ROOT "/seclock"
+#define SEPARATOR "-lock-"
+
+enum {
+    DIRECTORY_MAX = 400, /* bytes of a directory's path */
+    CHILD_MAX = 100,     /* of a child's name */
+    START_MAX = SECLOCK_TOKEN_MAX + 8,
+    MAKE_TRIES_MAX = 3,
 };
 
 struct queue {
@@ -41,10 +47,359 @@ struct queue {
     LIST_HEAD(, queue_hold) holds;
 };
 
+/* A node in the queue of a lock, which every waiter and the holder make. One thread at a time uses
+ * it. */
+struct node {
+    struct queue *queue;
+    struct zk_session *session;          /* NULL: none yet, or it was given up */
+    const struct seclock_handle *handle; /* bounds its requests in time; NULL: none any more */
+    char directory[ZK_PATH_MAX];
+    char path[ZK_PATH_MAX]; /* empty: not known to exist */
+    int64_t czxid;
+    bool in_doubt;  /* its making was sent, and no answer came */
+    bool leaving;   /* accepts no further hold */
+    bool releasing; /* its deletion was sent, and no answer came */
+    bool watching;
+    struct zk_watch watch;
+    int holds; /* of its owner; 0 while it waits */
+    char owner[SECLOCK_TOKEN_MAX];
+    char request[SECLOCK_TOKEN_MAX]; /* the one that made it */
+};
+
+/* A handle with its node, so that events of the session find the handle. */
+struct queue_hold {
+    struct seclock_handle *handle;
+    struct node *node;
+    LIST_ENTRY(queue_hold) in_list;
+};
+
+/* ---- names and paths ---- */
+
+/* Appends a name as one part of a path. */
+static void append_encoded(char *path, const char *name)
+{
+    size_t used = strlen(path);
+    for (; *name != '\0'; name++) {
+        unsigned char c = (unsigned char)*name;
+        bool plain = isalnum(c) || strchr("_-:,@+=~", c);
+        assert(used + 4 < ZK_PATH_MAX);
+        used += (size_t)snprintf(path + used, 4, plain ? "%c" : "%%%02X", c);
+    }
+}
+
+/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The
+ * dot between them stands in neither, as both are encoded. */
+static void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
+{
+    strcpy(path_out, ROOT "/");
+    append_encoded(path_out, prefix);
+    if (prefix[0] != '\0')
+        strcat(path_out, ".");
+    append_encoded(path_out, name);
+}
+
+static void node_start(const char *request, char start_out[START_MAX])
+{
+    snprintf(start_out, START_MAX, "%s" SEPARATOR, request);
+}
+
+static void child_path(const char *directory, const char *child, char path_out[ZK_PATH_MAX])
+{
+    snprintf(path_out, ZK_PATH_MAX, "%.*s/%.*s", DIRECTORY_MAX, directory, CHILD_MAX, child);
+}
+
+/* The child that a request has made; NULL: none. */
+static const char *child_of_request(const struct zk_answer *names, const char *request)
+{
+    size_t length = strlen(request);
+    for (size_t i = 0; i < names->count; i++)
+        if (strncmp(names->names[i], request, length) == 0 &&
+            strncmp(names->names[i] + length, SEPARATOR, strlen(SEPARATOR)) == 0)
+            return names->names[i];
+    return NULL;
+}
+
+/* ---- the order of the queue ---- */
+
+/* numbers_run_out: the server counts a directory's children in 32 bits. Some versions go on below
+ * zero after the greatest number, so the comparison is on a circle. Others (3.8) give the greatest
+ * number again and again: then the czxid decides, which takes a read of each such child. */
+
+/* The number that the server gave a child; false when it is no child of a lock. */
+static bool sequence_of(const char *name, int32_t *sequence_out)
+{
+    /* Anybody may make children there; our names are never this long. */
+    const char *separator = strlen(name) < CHILD_MAX ? strstr(name, SEPARATOR) : NULL;
+    *sequence_out = separator ? (int32_t)strtol(separator + strlen(SEPARATOR), NULL, 10) : 0;
+    return separator != NULL;
+}
+
+/* On the circle of 32 bits. */
+static bool comes_before(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
+}
+
+/* A request about the node, within the time of its handle's acquisition. */
+static enum zk_result node_ask(const struct node *node, enum zk_ask ask, const char *path,
+                               struct zk_answer *answer_out)
+{
+    int wait_ms = node->queue->timeout_ms;
+    if (node->handle)
+        wait_ms = handle_request_ms(node->handle, wait_ms);
+    return zk_request(node->session, ask, path, node->owner, wait_ms, answer_out);
+}
+
+/* A child in the order of the queue: by number, then by czxid, which is 0 until it is needed. */
+struct position {
+    const char *child;
+    int32_t number;
+    int64_t czxid;
+};
+
+/* False when the child has gone, or no server answers: that sets the result. */
+static bool czxid_known(const struct node *node, struct position *position, enum zk_result *result)
+{
+    assert(position->child);
+    char path[ZK_PATH_MAX];
+    struct zk_answer read;
+    if (position->czxid != 0)
+        return true;
+    if (*result != ZK_OK)
+        return false;
+    child_path(node->directory, position->child, path);
+    *result = node_ask(node, ZK_READ, path, &read);
+    if (*result == ZK_OK)
+        position->czxid = read.czxid;
+    else if (*result == ZK_NONE)
+        *result = ZK_OK;
+    return position->czxid != 0;
+}
+
+static bool is_before(const struct node *node, struct position *a, struct position *b,
+                      enum zk_result *result)
+{
+    assert(a != b);
+    if (a->number != b->number)
+        return comes_before(a->number, b->number);
+    if (!czxid_known(node, a, result))
+        return false;
+    return !czxid_known(node, b, result) || a->czxid < b->czxid;
+}
+
+/* The child right before `own`, the node's, or with NULL the first of all; NULL when there is none.
+ * Reads nodes only where two have one number. */
+static enum zk_result child_ahead(const struct node *node, const struct zk_answer *children,
+                                  const char *own, const char **child_out)
+{
+    enum zk_result result = ZK_OK;
+    struct position self = {.child = own, .czxid = node->czxid}, found = {.child = NULL};
+    if (own)
+        sequence_of(own, &self.number);
+    for (size_t i = 0; i < children->count; i++) {
+        struct position position = {.child = children->names[i]};
+        if (!sequence_of(position.child, &position.number) ||
+            (own && strcmp(position.child, own) == 0) ||
+            (own && !is_before(node, &position, &self, &result)))
+            continue;
+        if (!found.child ||
+            is_before(node, own ? &found : &position, own ? &position : &found, &result))
+            found = position;
+    }
+    *child_out = found.child;
+    return result;
+}
+
+/* ---- one node ---- */
+
+/* SECLOCK_UNKNOWN or SECLOCK_FAILED, with the reason kept for seclock_error. */
+static enum seclock_result node_failure(const struct node *node, enum zk_result result)
+{
+    assert(result != ZK_OK);
+    lock_set_error("zookeeper %s: %s", zk_hosts(node->queue->zk),
+                   node->session ? zk_session_error(node->session) : "no session in time");
+    return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+static void watch_stop(struct node *node)
+{
+    if (node->watching)
+        zk_watch_end(node->session, &node->watch);
+    node->watching = false;
+}
+
+/* Drops the session, and with it the node if it was made in that: then the path means nothing. */
+static void node_forget(struct node *node)
+{
+    watch_stop(node);
+    zk_session_drop(&node->session);
+    node->path[0] = '\0';
+    node->in_doubt = false;
+}
+
+static void node_delete_later(const struct node *node)
+{
+    assert(node->session);
+    char start[START_MAX];
+    node_start(node->request, start);
+    zk_delete_later(node->session, node->directory, start);
+}
+
+/* Deletes the node. Without an answer it may live as long as the session, and would block the
+ * queue: so the deletion is repeated when the connection is back. */
+static void node_leave(struct node *node)
+{
+    watch_stop(node);
+    if (!node->session || (node->path[0] == '\0' && !node->in_doubt))
+        return;
+    enum zk_result result =
+        node->path[0] != '\0' ? node_ask(node, ZK_DELETE, node->path, NULL) : ZK_UNKNOWN;
+    if (result == ZK_UNKNOWN || result == ZK_FAILED)
+        node_delete_later(node);
+}
+
+static void node_free(struct node *node)
+{
+    assert(node->holds == 0);
+    node_forget(node);
+    free(node);
+}
+
+/* A record without a node or a session yet; NULL: out of memory. */
+static struct node *node_new(struct queue *queue, const struct seclock_handle *handle)
+{
+    struct node *node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->queue = queue;
+    node->handle = handle;
+    queue_directory(queue->prefix, handle->name, node->directory);
+    strcpy(node->owner, handle->owner);
+    strcpy(node->request, handle->request);
+    return node;
+}
+
+/* Finds the node that an unanswered make may have left: adopts it, or ZK_NONE. A node of an earlier
+ * session does not count, because it is about to go. */
+static enum zk_result node_find(struct node *node)
+{
+    assert(node->session);
+    struct zk_answer children, found;
+    zk_sync(node->session, node->directory);
+    enum zk_result result = node_ask(node, ZK_LIST, node->directory, &children);
+    const char *child = child_of_request(&children, node->request);
+    if (result == ZK_OK && child) {
+        child_path(node->directory, child, node->path);
+        result = node_ask(node, ZK_READ, node->path, &found);
+        if (result == ZK_OK && !found.mine) {
+            node_ask(node, ZK_DELETE, node->path, NULL);
+            result = ZK_NONE;
+        }
+    } else if (result == ZK_OK)
+        result = ZK_NONE;
+    zk_answer_free(&children);
+    if (result == ZK_OK || result == ZK_NONE)
+        node->in_doubt = false;
+    if (result == ZK_OK)
+        node->czxid = found.czxid;
+    else
+        node->path[0] = '\0';
+    return result;
+}
+
+/* The directory may be missing, or the server has just deleted the empty one; the root may be
+ * missing as well, on the first use of an ensemble. */
+static enum zk_result make_child(struct node *node)
+{
+    assert(node->session && node->path[0] == '\0');
+    char start[START_MAX], prefix[ZK_PATH_MAX];
+    struct zk_answer made;
+    node_start(node->request, start);
+    child_path(node->directory, start, prefix);
+    enum zk_result result = node_ask(node, ZK_MAKE, prefix, &made);
+    for (int tries = 1; tries < MAKE_TRIES_MAX && result == ZK_NONE; tries++) {
+        result = node_ask(node, ZK_CONTAINER, node->directory, NULL);
+        if (result == ZK_NONE)
+            result = node_ask(node, ZK_CONTAINER, ROOT, NULL);
+        if (result == ZK_OK)
+            result = node_ask(node, ZK_MAKE, prefix, &made);
+    }
+    if (result == ZK_OK) {
+        memcpy(node->path, made.path, sizeof node->path);
+        node->czxid = made.czxid;
+    }
+    return result == ZK_NONE ? ZK_FAILED : result;
+}
+
+/* Makes sure that the node exists, in a session that goes on. ZK_OK, ZK_FAILED or ZK_UNKNOWN. */
+static enum zk_result node_make(struct node *node)
+{
+    int timeout_ms = handle_request_ms(node->handle, node->queue->timeout_ms);
+    if (node->session && zk_session_over(node->session))
+        node_forget(node);
+    if (!node->session)
+        node->session = zk_session_take(node->queue->zk, timeout_ms);
+    if (!node->session)
+        return ZK_FAILED;
+    if (node->path[0] != '\0')
+        return ZK_OK;
+    enum zk_result result = node->in_doubt ? node_find(node) : make_child(node);
+    if (result == ZK_NONE)
+        result = make_child(node);
+    if (result == ZK_UNKNOWN) {
+        node->in_doubt = true;
+        timeout_ms = handle_request_ms(node->handle, node->queue->timeout_ms);
+        if (zk_session_await(node->session, timeout_ms) == ZK_OK)
+            result = node_find(node);
+        if (result == ZK_NONE)
+            result = make_child(node);
+    }
+    if (result == ZK_OVER) { /* its nodes have gone with it */
+        node_forget(node);
+        result = ZK_FAILED;
+    }
+    return result;
+}
+
+/* Watches the child ahead. ZK_NONE: that has just gone. */
+static enum zk_result watch_start(struct node *node, const char *ahead)
+{
+    assert(node->session && strlen(ahead) < CHILD_MAX); /* sequence_of lets no longer one pass */
+    char path[ZK_PATH_MAX];
+    child_path(node->directory, ahead, path);
+    watch_stop(node);
+    node->watching = zk_watch_begin(node->session, &node->watch, path);
+    return node->watching ? node_ask(node, ZK_WATCH, path, NULL) : ZK_FAILED;
+}
+
+/* ZK_OK with `first_out` when the node is the first, else with a watch on the one ahead when
+ * `watched`; ZK_NONE when the node itself has gone. */
+static enum zk_result node_look(struct node *node, bool watched, bool *first_out)
+{
+    struct zk_answer children;
+    assert(node->session && node->path[0] != '\0');
+    const char *own = strrchr(node->path, '/') + 1, *ahead = NULL;
+    enum zk_result result = node_ask(node, ZK_LIST, node->directory, &children);
+    if (result == ZK_OK && !child_of_request(&children, node->request))
+        result = ZK_NONE;
+    if (result == ZK_OK)
+        result = child_ahead(node, &children, own, &ahead);
+    *first_out = result == ZK_OK && !ahead;
+    if (result == ZK_OK && ahead && watched) {
+        result = watch_start(node, ahead);
+        if (result == ZK_NONE) { /* look again at once: end the wait before it begins */
+            eventfd_write(node->watch.fd, 1);
+            result = ZK_OK;
+        }
+    }
+    zk_answer_free(&children);
+    return result;
+}
+
 /* ---- holds ---- */
 
 static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle *handle,
-                                      struct queue_node *node)
+                                      struct node *node)
 {
     assert(node->session && node->path[0] != '\0');
     struct queue_hold *hold = calloc(1, sizeof *hold);
@@ -58,8 +413,7 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     LIST_INSERT_HEAD(&queue->holds, hold, in_list);
     handle->driver_data = hold;
     handle->waiting = NULL;
-    if (node->handle) /* which another hold of the node may outlive */
-        node->handle = NULL;
+    node->handle = NULL; /* which another hold of the node may outlive */
     pthread_mutex_unlock(&queue->mutex);
     handle->fence = (uint64_t)node->czxid;
     int session_ms = zk_session_ms(node->session) * 2 / 3;
@@ -70,9 +424,9 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
 
 /* Takes a hold from its node, and gives the node to the caller after its last hold; else NULL. The
  * mutex is held. */
-static struct queue_node *hold_end(struct queue_hold *hold)
+static struct node *hold_end(struct queue_hold *hold)
 {
-    struct queue_node *node = hold->node;
+    struct node *node = hold->node;
     assert(node->holds > 0 && hold->handle->driver_data == hold);
     LIST_REMOVE(hold, in_list);
     hold->handle->driver_data = NULL;
@@ -91,7 +445,7 @@ static void queue_drop(void *self, struct seclock_handle *handle);
 static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
-    struct queue_node *node = NULL;
+    struct node *node = NULL;
     queue_directory(queue->prefix, handle->name, directory);
     struct queue_hold *i;
     pthread_mutex_lock(&queue->mutex);
@@ -138,10 +492,10 @@ static void queue_lapse(void *self, struct seclock_handle *handle)
     struct queue *queue = self;
     pthread_mutex_lock(&queue->mutex);
     struct queue_hold *hold = handle->driver_data;
-    struct queue_node *node = hold ? hold->node : handle->waiting;
+    struct node *node = hold ? hold->node : handle->waiting;
     if (node && node->session && !(hold && (node->leaving || node_wanted(queue, hold)))) {
         node->leaving = true;
-        queue_node_delete_later(node);
+        node_delete_later(node);
     }
     pthread_mutex_unlock(&queue->mutex);
 }
@@ -197,22 +551,19 @@ static void queue_close(void *self)
 }
 
 /* One try; handle->waiting keeps the node. */
-static enum seclock_result queue_try(struct seclock_handle *handle, struct queue_node *node)
+static enum seclock_result queue_try(struct seclock_handle *handle, struct node *node)
 {
     assert(handle->waiting == node && node->holds == 0);
     bool first = false;
-    enum zk_result result = queue_node_make(node);
-    if (result == ZK_OK) {
-        result = queue_node_look(node, handle->waits, &first);
-        if (queue_node_reconnected(node, result))
-            result = queue_node_look(node, handle->waits, &first);
-    }
+    enum zk_result result = node_make(node);
+    if (result == ZK_OK)
+        result = node_look(node, handle->waits, &first);
     if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: queue up again */
-        queue_node_forget(node);
+        node_forget(node);
         result = ZK_FAILED;
     }
     if (result != ZK_OK) /* the caller never held it, so only an unanswered make is a doubt */
-        return queue_node_failure(node, node->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
+        return node_failure(node, node->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
     return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
@@ -223,24 +574,24 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     struct queue *queue = self;
     handle->busy_ms = -1;
     assert(!handle->driver_data);
-    struct queue_node *node = handle->waiting;
+    struct node *node = handle->waiting;
     enum seclock_result result = node ? SECLOCK_LOST : hold_again(queue, handle);
     if (result != SECLOCK_LOST)
         return result;
     if (!node)
-        node = queue_node_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
+        node = node_new(queue, handle);
     if (!node)
         return SECLOCK_FAILED;
     handle->waiting = node;
     result = queue_try(handle, node);
     if (result == SECLOCK_OK) {
-        queue_node_watch_stop(node);
+        watch_stop(node);
         result = hold_begin(queue, handle, node);
     }
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
-        queue_node_leave(node);
-        queue_node_free(node);
+        node_leave(node);
+        node_free(node);
     }
     return result;
 }
@@ -249,7 +600,7 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
 static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
-    const struct queue_node *node = handle->waiting;
+    const struct node *node = handle->waiting;
     struct pollfd fds[2] = {
         {.fd = node && node->watching ? node->watch.fd : -1, .events = POLLIN},
         {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
@@ -260,28 +611,28 @@ static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     (void)self;
-    struct queue_node *node = handle->waiting;
+    struct node *node = handle->waiting;
     if (!node || acquired)
         return;
     assert(node->holds == 0);
     handle->waiting = NULL;
-    queue_node_leave(node);
-    queue_node_free(node);
+    node_leave(node);
+    node_free(node);
 }
 
 /* Finds out about a hold whose acquisition was not answered. */
 static enum seclock_result find_out(struct queue *queue, struct seclock_handle *handle)
 {
     assert(!handle->driver_data);
-    struct queue_node *node = handle->waiting;
+    struct node *node = handle->waiting;
     bool first = false;
     if (!node)
         return SECLOCK_LOST;
     if (zk_session_over(node->session))
         return SECLOCK_LOST;
-    enum zk_result result = queue_node_find(node);
+    enum zk_result result = node_find(node);
     if (result == ZK_OK)
-        result = queue_node_look(node, false, &first);
+        result = node_look(node, false, &first);
     if (result == ZK_OK && first) {
         enum seclock_result begun = hold_begin(queue, handle, node);
         if (seclock_state(handle) == SECLOCK_STATE_LOST) /* a lapse may have come too early */
@@ -290,30 +641,24 @@ static enum seclock_result find_out(struct queue *queue, struct seclock_handle *
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
         return SECLOCK_UNKNOWN;
-    queue_node_leave(node);
+    node_leave(node);
     return SECLOCK_LOST;
 }
 
 static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_handle *handle)
 {
     struct queue_hold *hold = handle->driver_data;
-    struct zk_node read;
+    struct zk_answer read;
     if (!hold)
         return find_out(queue, handle);
-    struct queue_node *node = hold->node;
+    const struct node *node = hold->node;
     int wait_ms = handle_request_ms(handle, queue->timeout_ms);
-    enum zk_result result = zk_read(node->session, node->path, false, wait_ms, &read);
-    wait_ms = handle_request_ms(handle, queue->timeout_ms);
-    if ((result == ZK_UNKNOWN || result == ZK_FAILED) &&
-        zk_session_await(node->session, wait_ms) == ZK_OK) {
-        zk_sync(node->session, node->directory);
-        result = zk_read(node->session, node->path, false, wait_ms, &read);
-    }
+    enum zk_result result = zk_request(node->session, ZK_READ, node->path, NULL, wait_ms, &read);
     if (result == ZK_OK)
         return read.mine && read.czxid == node->czxid ? SECLOCK_OK : SECLOCK_LOST;
     if (result == ZK_NONE || result == ZK_OVER)
         return SECLOCK_LOST;
-    return queue_node_failure(node, result);
+    return node_failure(node, result);
 }
 
 /* Any answered request renews the session; a read after a sync tells, in addition, whether the node
@@ -339,20 +684,17 @@ static void queue_renew(void *self, struct seclock_handle *const *handles, size_
     }
 }
 
-static enum seclock_result delete_node(struct queue *queue, struct queue_node *node)
+static enum seclock_result delete_node(struct node *node)
 {
     assert(node->leaving && node->path[0] != '\0');
-    enum zk_result result = zk_delete(node->session, node->path, queue->timeout_ms);
-    node->releasing = node->releasing || result == ZK_UNKNOWN;
-    if (queue_node_reconnected(node, result))
-        result = zk_delete(node->session, node->path, queue->timeout_ms);
+    enum zk_result result = node_ask(node, ZK_DELETE, node->path, NULL);
     if (result == ZK_OK || (result == ZK_NONE && node->releasing))
         return SECLOCK_OK;
     if (result == ZK_NONE || result == ZK_OVER)
         return SECLOCK_LOST;
-    queue_node_failure(node, result);
+    node_failure(node, result);
     node->releasing = true;
-    queue_node_delete_later(node);
+    node_delete_later(node);
     return SECLOCK_UNKNOWN;
 }
 
@@ -384,14 +726,14 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     }
     if (!release_begin(queue, hold, &result))
         return result;
-    result = delete_node(queue, hold->node);
+    result = delete_node(hold->node);
     if (result == SECLOCK_UNKNOWN)
         return result; /* the caller may try again; `drop` frees it */
     pthread_mutex_lock(&queue->mutex);
-    struct queue_node *node = hold_end(hold);
+    struct node *node = hold_end(hold);
     pthread_mutex_unlock(&queue->mutex);
     if (node)
-        queue_node_free(node);
+        node_free(node);
     return result;
 }
 
@@ -408,41 +750,49 @@ static void queue_drop(void *self, struct seclock_handle *handle)
     pthread_mutex_lock(&queue->mutex);
     if (!node_wanted(queue, hold) && !hold->node->releasing) {
         hold->node->leaving = true;
-        queue_node_delete_later(hold->node);
+        node_delete_later(hold->node);
     }
-    struct queue_node *node = hold_end(hold);
+    struct node *node = hold_end(hold);
     pthread_mutex_unlock(&queue->mutex);
     if (node)
-        queue_node_free(node);
+        node_free(node);
 }
 
 /* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
- * nobody does. */
-static enum zk_result find_holder(struct queue *queue, const char *name,
-                                  struct queue_node *node_out, size_t *count_out)
+ * nobody does. `count_out` is the number of nodes. */
+static enum zk_result find_holder(struct queue *queue, const char *name, struct node *node_out,
+                                  size_t *count_out)
 {
-    *node_out = (struct queue_node){.zk = queue->zk,
-                                    .session = zk_session_take(queue->zk, queue->timeout_ms)};
+    struct zk_answer children;
+    const char *first = NULL;
+    *node_out =
+        (struct node){.queue = queue, .session = zk_session_take(queue->zk, queue->timeout_ms)};
     *count_out = 0;
     if (!node_out->session)
         return ZK_FAILED;
     queue_directory(queue->prefix, name, node_out->directory);
-    return queue_first(node_out->session, node_out->directory, queue->timeout_ms, node_out->path,
-                       count_out);
+    zk_sync(node_out->session, node_out->directory);
+    enum zk_result result = node_ask(node_out, ZK_LIST, node_out->directory, &children);
+    if (result == ZK_OK)
+        result = child_ahead(node_out, &children, NULL, &first);
+    if (result == ZK_OK && first)
+        child_path(node_out->directory, first, node_out->path);
+    *count_out = children.count;
+    zk_answer_free(&children);
+    return result == ZK_OK && !first ? ZK_NONE : result;
 }
 
 static enum seclock_result queue_status(const struct lock_driver *driver, void *self,
                                         const char *name, struct seclock_status *status_out)
 {
     (void)driver;
-    struct queue *queue = self;
-    struct queue_node node;
-    struct zk_node read;
+    struct node node;
+    struct zk_answer read;
     size_t count;
     status_out->waiting = 0;
-    enum zk_result result = find_holder(queue, name, &node, &count);
+    enum zk_result result = find_holder(self, name, &node, &count);
     if (result == ZK_OK)
-        result = zk_read(node.session, node.path, false, queue->timeout_ms, &read);
+        result = node_ask(&node, ZK_READ, node.path, &read);
     if (result == ZK_OK) {
         status_out->held = true;
         status_out->count = 1;
@@ -451,7 +801,7 @@ static enum seclock_result queue_status(const struct lock_driver *driver, void *
         snprintf(status_out->holder, SECLOCK_TOKEN_MAX, "%.*s", SECLOCK_TOKEN_MAX - 1, read.data);
     }
     enum seclock_result answer =
-        result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : queue_node_failure(&node, result);
+        result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : node_failure(&node, result);
     zk_session_drop(&node.session);
     return answer;
 }
@@ -461,15 +811,14 @@ static enum seclock_result queue_break(const struct lock_driver *driver, void *s
                                        const char *name)
 {
     (void)driver;
-    struct queue *queue = self;
-    struct queue_node node;
+    struct node node;
     size_t count;
-    enum zk_result result = find_holder(queue, name, &node, &count);
+    enum zk_result result = find_holder(self, name, &node, &count);
     if (result == ZK_OK)
-        result = zk_delete(node.session, node.path, queue->timeout_ms);
+        result = node_ask(&node, ZK_DELETE, node.path, NULL);
     enum seclock_result answer = result == ZK_OK     ? SECLOCK_OK
                                  : result == ZK_NONE ? SECLOCK_NOT_OWNER
-                                                     : queue_node_failure(&node, result);
+                                                     : node_failure(&node, result);
     zk_session_drop(&node.session);
     return answer;
 }

@@ -1,10 +1,11 @@
-/* Sessions with a ZooKeeper ensemble. */
+/* Sessions with a ZooKeeper ensemble, and the requests in them. */
 #include "lock/zookeeper/session.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
 #define THREADED /* the variant of the library whose own threads call back */
 #include <assert.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +31,27 @@ struct zk {
     struct zk_session *session;
 };
 
+/* It lives until its last user drops it, even when it has ended: the holder of a lock keeps the
+ * session whose node the lock is. */
+struct zk_session {
+    zhandle_t *handle;
+    pid_t pid;
+    void (*on_event)(void *context, struct zk_session *session);
+    void *context;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t changed;
+    int users;
+    bool connected;
+    bool over;
+    int error; /* of the last request that was not ZOK */
+    LIST_HEAD(, zk_watch) watches;
+    LIST_HEAD(, removal) removals; /* that are not under way */
+};
+
 /* ---- watches ---- */
 
-void zk_watches_fire(const struct zk_session *session, const char *path)
+/* Wakes the watches of a path; NULL: all. The mutex is held. */
+static void watches_fire(const struct zk_session *session, const char *path)
 {
     const struct zk_watch *watch;
     LIST_FOREACH (watch, &session->watches, in_session)
@@ -72,7 +91,6 @@ struct removal {
     struct zk_session *session;
     char directory[ZK_PATH_MAX];
     char start[128]; /* of the child's name */
-    bool asked;      /* its request is under way */
     LIST_ENTRY(removal) in_session;
 };
 
@@ -89,34 +107,17 @@ void zk_sync(struct zk_session *session, const char *path)
         zoo_async(session->handle, path, on_synced, NULL);
 }
 
-static void removal_drop(struct removal *removal)
-{
-    struct zk_session *session = removal->session;
-    pthread_mutex_lock(&session->mutex);
-    LIST_REMOVE(removal, in_session);
-    pthread_mutex_unlock(&session->mutex);
-    free(removal);
-}
+static void removal_add(struct zk_session *session, struct removal *removal);
 
-static void removal_start(struct removal *removal);
-
-/* After an error of the connection the removal stays in the list until the next connection, which
- * may exist already. */
-static void on_removed(int rc, const void *data) /* NOLINT(misc-no-recursion): see removal_start */
+/* After an error of the connection the removal waits for the next connection. Any other error would
+ * come again: then the end of the session deletes the node. */
+static void on_removed(int rc, const void *data)
 {
     struct removal *removal = (struct removal *)(uintptr_t)data;
-    struct zk_session *session = removal->session;
-    if (rc == ZOK || rc == ZNONODE) {
-        removal_drop(removal);
-        return;
-    }
-    pthread_mutex_lock(&session->mutex);
-    bool lost = rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT;
-    bool again = lost && session->connected;
-    removal->asked = again || !lost; /* any other error would come again */
-    pthread_mutex_unlock(&session->mutex);
-    if (again)
-        removal_start(removal);
+    if (rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT)
+        removal_add(removal->session, removal);
+    else
+        free(removal);
 }
 
 static void on_removal_names(int rc, const struct String_vector *names, const void *data)
@@ -132,63 +133,48 @@ static void on_removal_names(int rc, const struct String_vector *names, const vo
         return;
     }
     snprintf(path, sizeof path, "%s/%s", removal->directory, names->data[i]);
-    int sent = zoo_adelete(removal->session->handle, path, -1, on_removed, removal);
-    if (sent != ZOK)
-        on_removed(sent, removal);
+    if (zoo_adelete(removal->session->handle, path, -1, on_removed, removal) != ZOK)
+        free(removal);
 }
 
-/* Asks for the nodes of a removal that is marked as asked. The sync in front makes a lagging server
- * show nodes that were made through another. What cannot even be sent is not asked for again by
- * on_removed: it is no lost connection. */
-static void removal_start(struct removal *removal) /* NOLINT(misc-no-recursion): ends there */
+/* Asks for the nodes of all removals that are not under way. The sync in front makes a lagging
+ * server show nodes that were made through another. What cannot even be sent is given up: it is no
+ * lost connection. */
+static void removals_start(struct zk_session *session)
 {
-    assert(removal->session && removal->asked);
-    zhandle_t *handle = removal->session->handle;
-    zk_sync(removal->session, removal->directory);
-    int sent = zoo_aget_children(handle, removal->directory, 0, on_removal_names, removal);
-    if (sent != ZOK)
-        on_removed(sent, removal);
+    for (;;) {
+        pthread_mutex_lock(&session->mutex);
+        struct removal *removal = session->connected ? LIST_FIRST(&session->removals) : NULL;
+        if (removal)
+            LIST_REMOVE(removal, in_session);
+        pthread_mutex_unlock(&session->mutex);
+        if (!removal)
+            return;
+        zk_sync(session, removal->directory);
+        if (zoo_aget_children(session->handle, removal->directory, 0, on_removal_names, removal) !=
+            ZOK)
+            free(removal);
+    }
+}
+
+static void removal_add(struct zk_session *session, struct removal *removal)
+{
+    pthread_mutex_lock(&session->mutex);
+    LIST_INSERT_HEAD(&session->removals, removal, in_session);
+    pthread_mutex_unlock(&session->mutex);
+    removals_start(session);
 }
 
 void zk_delete_later(struct zk_session *session, const char *directory, const char *start)
 {
     assert(strlen(directory) < ZK_PATH_MAX);
-    struct removal *removal = calloc(1, sizeof *removal);
-    if (!removal || session->pid != getpid()) {
-        free(removal); /* then the end of the session deletes the node */
-        return;
-    }
+    struct removal *removal = session->pid == getpid() ? calloc(1, sizeof *removal) : NULL;
+    if (!removal)
+        return; /* then the end of the session deletes the node */
     removal->session = session;
     snprintf(removal->directory, sizeof removal->directory, "%s", directory);
     snprintf(removal->start, sizeof removal->start, "%s", start);
-    pthread_mutex_lock(&session->mutex);
-    LIST_INSERT_HEAD(&session->removals, removal, in_session);
-    bool now = session->connected;
-    removal->asked = now;
-    pthread_mutex_unlock(&session->mutex);
-    if (now)
-        removal_start(removal);
-}
-
-/* The next removal that is not under way, which this marks as asked; NULL: none. */
-static struct removal *removal_next(struct zk_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    struct removal *removal;
-    LIST_FOREACH (removal, &session->removals, in_session)
-        if (!removal->asked)
-            break;
-    if (removal)
-        removal->asked = true;
-    pthread_mutex_unlock(&session->mutex);
-    return removal;
-}
-
-static void removals_start(struct zk_session *session)
-{
-    struct removal *removal;
-    while ((removal = removal_next(session)))
-        removal_start(removal);
+    removal_add(session, removal);
 }
 
 static void removals_free(struct zk_session *session)
@@ -215,7 +201,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
         session->over = true;
     bool connected = session->connected;
     if (session->over)
-        zk_watches_fire(session, NULL);
+        watches_fire(session, NULL);
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
     if (connected)
@@ -399,6 +385,222 @@ const char *zk_session_error(struct zk_session *session)
     const char *error = zerror(session->error);
     pthread_mutex_unlock(&session->mutex);
     return error;
+}
+
+/* ---- requests ---- */
+
+/* why_not_the_synchronous_calls: the library's synchronous calls wait as long as the library itself
+ * waits for its server, up to two thirds of the session's time-out. The thread that renews locks
+ * must not be kept that long. So every request is sent by the asynchronous call, and its answer
+ * awaited here. A request that times out leaves its record to the library's thread, which frees it
+ * when the answer comes. */
+
+/* One request on its way. */
+struct request {
+    struct zk_session *session;
+    bool done;
+    bool timed_out; /* the sender has stopped waiting: the answer frees the record */
+    int rc;
+    struct zk_answer answer;
+};
+
+void zk_answer_free(struct zk_answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++)
+        free(answer->names[i]);
+    free(answer->names);
+    *answer = (struct zk_answer){0};
+}
+
+static void request_free(struct request *request)
+{
+    zk_answer_free(&request->answer);
+    free(request);
+}
+
+static void request_done(struct request *request, int rc)
+{
+    struct zk_session *session = request->session;
+    pthread_mutex_lock(&session->mutex);
+    assert(!request->done); /* the library answers each request once */
+    request->rc = rc;
+    request->done = true;
+    bool timed_out = request->timed_out;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+    if (timed_out)
+        request_free(request);
+}
+
+static struct request *request_of(const void *data)
+{
+    return (struct request *)(uintptr_t)data; /* the library only carries it for us */
+}
+
+static void take_stat(struct request *request, const struct Stat *stat)
+{
+    request->answer.czxid = stat->czxid;
+    request->answer.mine =
+        stat->ephemeralOwner == zoo_client_id(request->session->handle)->client_id;
+}
+
+static void on_plain(int rc, const void *data)
+{
+    request_done(request_of(data), rc);
+}
+
+/* The czxid comes with the answer of the make, so that the fence needs no second request. */
+static void on_made(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    struct request *request = request_of(data);
+    if (rc == ZOK && stat) {
+        snprintf(request->answer.path, sizeof request->answer.path, "%s", path);
+        take_stat(request, stat);
+    }
+    request_done(request, rc);
+}
+
+static void on_read(int rc, const char *value, int length, const struct Stat *stat,
+                    const void *data)
+{
+    struct request *request = request_of(data);
+    if (rc == ZOK) {
+        take_stat(request, stat);
+        snprintf(request->answer.data, ZK_DATA_MAX, "%.*s", length > 0 ? length : 0,
+                 value ? value : "");
+    }
+    request_done(request, rc);
+}
+
+static void on_names(int rc, const struct String_vector *names, const void *data)
+{
+    struct request *request = request_of(data);
+    struct zk_answer *answer = &request->answer;
+    size_t count = rc == ZOK && names ? (size_t)names->count : 0;
+    answer->names = count > 0 ? calloc(count, sizeof(char *)) : NULL;
+    while (answer->names && answer->count < count &&
+           (answer->names[answer->count] = strdup(names->data[answer->count])) != NULL)
+        answer->count++;
+    request_done(request, answer->count == count ? rc : ZSYSTEMERROR);
+}
+
+/* Every watcher gets the session's events as well, which say nothing about its node. */
+static void on_node(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    struct zk_session *session = context;
+    (void)handle;
+    (void)state;
+    if (type == ZOO_SESSION_EVENT)
+        return;
+    pthread_mutex_lock(&session->mutex);
+    watches_fire(session, path);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+static int request_send(struct request *request, enum zk_ask ask, const char *path,
+                        const char *data)
+{
+    zhandle_t *handle = request->session->handle;
+    switch (ask) {
+    case ZK_MAKE:
+        return zoo_acreate2(handle, path, data, (int)strlen(data), &ZOO_OPEN_ACL_UNSAFE,
+                            ZOO_EPHEMERAL_SEQUENTIAL, on_made, request);
+    case ZK_CONTAINER:
+        return zoo_acreate2(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_made,
+                            request);
+    case ZK_LIST:
+        return zoo_aget_children(handle, path, 0, on_names, request);
+    case ZK_DELETE:
+        return zoo_adelete(handle, path, -1, on_plain, request);
+    default:
+        return zoo_awget(handle, path, ask == ZK_WATCH ? on_node : NULL, request->session, on_read,
+                         request);
+    }
+}
+
+/* NULL: nothing can be sent now. */
+static struct request *request_new(struct zk_session *session)
+{
+    if (session->pid != getpid())
+        return NULL;
+    pthread_mutex_lock(&session->mutex);
+    bool ready = session->connected && !session->over;
+    if (!ready)
+        session->error = ZCONNECTIONLOSS;
+    pthread_mutex_unlock(&session->mutex);
+    struct request *request = ready ? calloc(1, sizeof *request) : NULL;
+    if (request)
+        request->session = session;
+    return request;
+}
+
+/* A lost connection leaves open whether the request was carried out; a session that has expired
+ * does not. */
+static enum zk_result result_of(int rc)
+{
+    switch (rc) {
+    case ZOK:
+    case ZNODEEXISTS: /* a container */
+        return ZK_OK;
+    case ZNONODE:
+        return ZK_NONE;
+    case ZCONNECTIONLOSS:
+    case ZOPERATIONTIMEOUT:
+    case ZSESSIONMOVED:
+        return ZK_UNKNOWN;
+    case ZSESSIONEXPIRED:
+    case ZCLOSING:
+    case ZINVALIDSTATE:
+        return ZK_OVER;
+    default:
+        return ZK_FAILED;
+    }
+}
+
+static enum zk_result request_once(struct zk_session *session, enum zk_ask ask, const char *path,
+                                   const char *data, int64_t until_ns, struct zk_answer *answer_out)
+{
+    struct request *request = request_new(session);
+    if (!request)
+        return zk_session_over(session) ? ZK_OVER : ZK_FAILED;
+    int sent = request_send(request, ask, path, data);
+    pthread_mutex_lock(&session->mutex);
+    bool in_time = true;
+    while (sent == ZOK && !request->done && in_time)
+        in_time = clock_wait(&session->changed, &session->mutex, until_ns);
+    bool timed_out = sent == ZOK && !request->done;
+    int rc = sent != ZOK ? sent : timed_out ? ZOPERATIONTIMEOUT : request->rc;
+    request->timed_out = timed_out;
+    if (rc != ZOK)
+        session->error = rc;
+    pthread_mutex_unlock(&session->mutex);
+    if (timed_out)
+        return ZK_UNKNOWN;
+    if (rc == ZOK && answer_out) {
+        *answer_out = request->answer;
+        request->answer = (struct zk_answer){0};
+    }
+    request_free(request);
+    return result_of(rc);
+}
+
+enum zk_result zk_request(struct zk_session *session, enum zk_ask ask, const char *path,
+                          const char *data, int wait_ms, struct zk_answer *answer_out)
+{
+    assert(wait_ms >= 0);
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    if (answer_out)
+        *answer_out = (struct zk_answer){0};
+    enum zk_result first = request_once(session, ask, path, data, until_ns, answer_out);
+    int64_t left_ms = (until_ns - clock_now_ns()) / CLOCK_NS_PER_MS;
+    if (ask == ZK_MAKE || (first != ZK_UNKNOWN && first != ZK_FAILED) || left_ms <= 0 ||
+        zk_session_await(session, (int)left_ms) != ZK_OK)
+        return first;
+    zk_sync(session, path);
+    enum zk_result result = request_once(session, ask, path, data, until_ns, answer_out);
+    if (first == ZK_UNKNOWN && result == ZK_NONE && ask == ZK_DELETE)
+        return ZK_OK;
+    return first == ZK_UNKNOWN && result == ZK_FAILED ? ZK_UNKNOWN : result;
 }
 
 #endif

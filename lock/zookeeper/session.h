@@ -1,16 +1,18 @@
-/* Private to lock/zookeeper/: sessions with a ZooKeeper ensemble, and what each of them keeps
- * for its users: watches, and nodes that it still has to delete. */
+/* Private to lock/zookeeper/: sessions with a ZooKeeper ensemble, the requests in them, each bounded
+ * in time, and what each session keeps for its users: watches, and nodes that it still has to
+ * delete. */
 #ifndef LOCK_ZOOKEEPER_SESSION_H
 #define LOCK_ZOOKEEPER_SESSION_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/types.h>
 
-enum { ZK_PATH_MAX = 512 }; /* bytes of a path, with its NUL */
+enum {
+    ZK_PATH_MAX = 512, /* bytes of a path, with its NUL */
+    ZK_DATA_MAX = 128, /* of a node's data that are read */
+};
 
 enum zk_result {
     ZK_OK,
@@ -23,26 +25,7 @@ enum zk_result {
 /* Where the servers are, and the present session with them. Any thread may use it. */
 struct zk;
 
-struct removal;
-struct zk_watch;
-
-/* One session. It lives until its last user drops it, even when it has ended: the holder of a lock
- * keeps the session whose node the lock is. Any thread may use it. Only the requests
- * (request.c) look inside. */
-struct zk_session {
-    struct _zhandle *handle; /* the library's */
-    pid_t pid;
-    void (*on_event)(void *context, struct zk_session *session);
-    void *context;
-    pthread_mutex_t mutex; /* guards all below */
-    pthread_cond_t changed;
-    int users;
-    bool connected;
-    bool over;
-    int error; /* of the last request that was not ZOK */
-    LIST_HEAD(, zk_watch) watches;
-    LIST_HEAD(, removal) removals;
-};
+struct zk_session; /* any thread may use it */
 
 /* `hosts` is host:port[,host:port...][/chroot]. Connects when first used. NULL: out of memory.
  * `on_event` is called, in a thread of the library, when a session is disconnected or over; it must
@@ -80,6 +63,36 @@ const char *zk_session_error(struct zk_session *session);
  * request of this session. Returns at once. */
 void zk_sync(struct zk_session *session, const char *path);
 
+/* ---- requests ---- */
+
+enum zk_ask {
+    ZK_MAKE,      /* an ephemeral node with data, whose name the server completes with a number */
+    ZK_CONTAINER, /* makes a node that the server deletes some time after its last child has gone;
+                     ZK_OK also when it exists */
+    ZK_LIST,      /* the names of a node's children, in no order */
+    ZK_READ,
+    ZK_WATCH,  /* reads, and leaves a watch for a zk_watch with this path; none on a missing node */
+    ZK_DELETE, /* ZK_NONE: there was no such node (any more) */
+};
+
+struct zk_answer {
+    char path[ZK_PATH_MAX]; /* of the node made */
+    int64_t czxid; /* of the transaction that made the node: grows over all nodes of the ensemble */
+    bool mine;     /* an ephemeral of this very session */
+    char data[ZK_DATA_MAX];
+    size_t count; /* of the children */
+    char **names; /* freed by zk_answer_free */
+};
+
+/* Sends a request, and all but ZK_MAKE once more when the connection is lost and found again in
+ * time: then ZK_DELETE is ZK_OK also when the first sending has done it. `data` is for ZK_MAKE; an
+ * `answer_out` of NULL is not wanted. */
+enum zk_result zk_request(struct zk_session *session, enum zk_ask ask, const char *path,
+                          const char *data, int wait_ms, struct zk_answer *answer_out);
+void zk_answer_free(struct zk_answer *answer);
+
+/* ---- what a session keeps ---- */
+
 /* A wait for a node to go away. The caller owns the struct and keeps it in place from
  * zk_watch_begin to zk_watch_end. `fd` is readable once the node has changed or the session is
  * over. The watch outlasts a connection that is lost and found again. */
@@ -89,12 +102,9 @@ struct zk_watch {
     LIST_ENTRY(zk_watch) in_session;
 };
 
-/* False: no descriptor. A zk_read of the same path with `watched` has to follow. */
+/* False: no descriptor. A ZK_WATCH of the same path has to follow. */
 bool zk_watch_begin(struct zk_session *session, struct zk_watch *watch, const char *path);
 void zk_watch_end(struct zk_session *session, struct zk_watch *watch);
-
-/* Wakes the watches of a path; NULL: all. The session's mutex is held. */
-void zk_watches_fire(const struct zk_session *session, const char *path);
 
 /* Deletes the child of `directory` whose name begins with `start`, should there be one, as soon as
  * the session is connected again: for requests whose outcome is not known. */
