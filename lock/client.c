@@ -63,66 +63,41 @@ const struct lock_driver *driver_of(enum seclock_kind kind)
 static const char *const schemes[SECLOCK_KIND_COUNT] = {SECLOCK_KINDS(KIND_SCHEME)};
 #undef KIND_SCHEME
 
-const char *driver_scheme(enum seclock_kind kind)
-{
-    assert((unsigned)kind < SECLOCK_KIND_COUNT);
-    return schemes[kind];
-}
-
 enum seclock_kind driver_family(enum seclock_kind kind)
 {
     int first = 0;
-    while (strcmp(schemes[first], driver_scheme(kind)) != 0)
+    while (strcmp(schemes[first], schemes[kind]) != 0)
         first++;
     return (enum seclock_kind)first;
 }
 
 /* Redis has several schemes, which all of its kinds take: see base/url.h. */
-bool driver_serves(enum seclock_kind kind, const char *url)
+static bool serves(const char *url, enum seclock_kind kind)
 {
     const char *scheme = url_scheme(url);
-    return scheme && strcmp(scheme, driver_scheme(kind)) == 0;
+    return scheme && strcmp(scheme, schemes[kind]) == 0;
+}
+
+const char *core_server(const struct lock_core *core, enum seclock_kind kind, size_t index)
+{
+    const char *const *url = core->options.servers;
+    while (*url && (!serves(*url, kind) || index-- > 0))
+        url++;
+    return *url;
 }
 
 /* ---- the core ---- */
 
-/* A kind that has no server here has a NULL server: it is refused when first used, not at open. */
-static void context_fill(struct lock_context *context, const struct seclock_client *client,
-                         struct lock_core *core, enum seclock_kind kind)
-{
-    assert(core->now_ns);
-    *context = (struct lock_context){
-        .core = core,
-        .servers = client->options.servers,
-        .prefix = client->prefix,
-        .id = core->id,
-        .now_ns = core->now_ns,
-        .lease_ms = client->options.lease_ms,
-        .timeout_ms = client->options.timeout_ms,
-        .poll_ms = client->options.poll_ms,
-    };
-    for (size_t i = 0; client->servers[i]; i++)
-        if (driver_serves(kind, client->servers[i])) {
-            if (context->server_count++ == 0)
-                context->server = client->servers[i];
-        }
-}
-
 static struct lock_core *core_make(const struct seclock_client *client)
 {
-    assert(client->servers && client->servers[0]);
     struct lock_core *core = calloc(1, sizeof *core);
     if (!core)
         return NULL;
     core->generation = process_generation();
     core->users = 1;
-    strcpy(core->prefix, client->prefix);
-    core->outage_ms = client->options.outage_ms;
-    core->now_ns = client->options.now_ns;
+    core->options = client->options;
     process_client_id(core->id);
-    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
-    core->watchdog = watchdog_open(core->now_ns, &core->counters);
+    core->watchdog = watchdog_open(core->options.now_ns, &core->counters);
     if (!core->watchdog) {
         free(core);
         return NULL;
@@ -193,13 +168,13 @@ struct lock_core *client_core(struct seclock_client *client)
 
 /* Looks again with the mutex held: another thread may have opened the driver meanwhile. */
 static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind kind,
-                                       void **self_out)
+                                       const char *server, void **self_out)
 {
     enum seclock_result result = SECLOCK_OK;
     process_lock();
     *self_out = core->drivers[kind];
     if (!*self_out) {
-        result = driver_of(kind)->open(&core->contexts[kind], self_out);
+        result = driver_of(kind)->open(core, server, self_out);
         assert((result == SECLOCK_OK) == (*self_out != NULL));
         if (result == SECLOCK_OK)
             core->drivers[kind] = *self_out;
@@ -222,25 +197,20 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
     *self_out = core->drivers[kind];
     if (*self_out)
         return SECLOCK_OK;
-    if (!core->contexts[kind].server) {
-        lock_set_error("no server %s://", driver_scheme(kind));
+    const char *server = core_server(core, kind, 0);
+    if (!server) { /* refused when first used, not at open */
+        lock_set_error("no server %s://", schemes[kind]);
         return SECLOCK_CONFIG;
     }
-    return open_driver(core, kind, self_out);
-}
-
-const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind)
-{
-    assert((unsigned)kind < SECLOCK_KIND_COUNT);
-    return &core->contexts[kind];
+    return open_driver(core, kind, server, self_out);
 }
 
 struct redis_server *core_redis(struct lock_core *core)
 {
-    const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
-    assert(core->generation == process_generation() && context->server);
+    assert(core->generation == process_generation());
     if (!core->redis)
-        redis_server_open(context->server, context->prefix, context->timeout_ms, &core->redis);
+        redis_server_open(core_server(core, SECLOCK_KIND_SIMPLE, 0), core->options.prefix,
+                          core->options.timeout_ms, &core->redis);
     return core->redis;
 }
 
@@ -258,7 +228,7 @@ static enum seclock_result servers_check(const char *const *servers)
     for (size_t i = 0; servers[i]; i++) {
         bool known = false;
         for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
-            known = driver_serves((enum seclock_kind)kind, servers[i]);
+            known = serves(servers[i], (enum seclock_kind)kind);
         if (!known) {
             /* Without the URL, which may hold a password. */
             lock_set_error("no kind of lock uses a server like number %zu", i + 1);

@@ -11,10 +11,7 @@ struct redis_server; /* the first Redis server: its connections and its subscrib
 struct lock_core {
     int generation; /* of the process that made it */
     char id[LOCK_RANDOM_SIZE];
-    char prefix[SECLOCK_PREFIX_MAX];
-    int outage_ms;
-    int64_t (*now_ns)(void);
-    struct lock_context contexts[SECLOCK_KIND_COUNT];
+    struct seclock_options options;              /* the client's, with every default filled in */
     _Atomic(void *) drivers[SECLOCK_KIND_COUNT]; /* their state; NULL until first used */
     struct redis_server *redis;
     struct watchdog *watchdog;
@@ -33,14 +30,11 @@ struct seclock_owner {
 /* Returns the driver of a kind, or NULL if there is no such kind or it is not built in. */
 const struct lock_driver *driver_of(enum seclock_kind kind);
 
-/* The URL scheme of the servers that the kind uses, e.g. "redis". */
-const char *driver_scheme(enum seclock_kind kind);
-
 /* Returns the first kind that uses servers of the same scheme. */
 enum seclock_kind driver_family(enum seclock_kind kind);
 
-/* True when the URL has the scheme of the kind. */
-bool driver_serves(enum seclock_kind kind, const char *url);
+/* The URL number `index`, from 0, of the scheme that the kind uses; NULL: there are no more. */
+const char *core_server(const struct lock_core *core, enum seclock_kind kind, size_t index);
 
 /* The client's core, made anew in a child of fork; NULL: no memory. */
 struct lock_core *client_core(struct seclock_client *client);
@@ -53,9 +47,6 @@ void core_let_go(struct lock_core *core);
  * SECLOCK_UNSUPPORTED, SECLOCK_CONFIG (no server of its scheme) or SECLOCK_FAILED. */
 enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
                                   const struct lock_driver **driver_out, void **self_out);
-
-/* Returns the context with which the driver of a kind is opened. */
-const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind);
 
 /* The client's first Redis server, which all Redis kinds but "red" share; NULL: it cannot be
  * opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */

@@ -4,18 +4,6 @@
 
 #include "lock/handle.h"
 
-/* The settings with which a driver is opened. Valid until its close or forget. */
-struct lock_context {
-    struct lock_core *core;
-    const char *const *servers; /* all of them; NULL ends */
-    size_t server_count;        /* of the driver's scheme */
-    const char *server;         /* the first one of the driver's scheme */
-    const char *prefix;         /* never NULL */
-    const char *id;             /* the client's, 32 digits */
-    int64_t (*now_ns)(void);    /* the client's clock */
-    int lease_ms, timeout_ms, poll_ms;
-};
-
 enum lock_feature {
     LOCK_RENEWS = 1,    /* leases end unless renewed */
     LOCK_READS = 2,     /* knows SECLOCK_MODE_READ */
@@ -35,8 +23,9 @@ struct lock_driver {
     int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries */
     const void *row;              /* where one file serves several kinds: what differs */
 
-    /* Makes the driver's state without connecting. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED. */
-    enum seclock_result (*open)(const struct lock_context *context, void **self_out);
+    /* Makes the driver's state for the first server of its scheme, without connecting. SECLOCK_OK,
+     * SECLOCK_CONFIG or SECLOCK_FAILED. */
+    enum seclock_result (*open)(struct lock_core *core, const char *server, void **self_out);
     void (*close)(void *self); /* optional */
     /* Optional. In a child of fork: closes inherited descriptors, and touches nothing that a thread
      * of the parent may have been changing. Memory may leak. */

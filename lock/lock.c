@@ -68,15 +68,14 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     core_hold(core);
     handle->core = core;
     handle->watchdog = core->watchdog;
-    handle->now_ns = core->now_ns;
+    handle->now_ns = core->options.now_ns;
     handle->driver = driver;
     handle->self = self;
     handle_name(handle, core, request);
     handle->mode = request->mode;
     handle->permits = request->permits > 0 ? request->permits : 1;
     handle->limit = request->limit;
-    handle->lease_ms =
-        request->lease_ms > 0 ? request->lease_ms : core_context(core, driver->kind)->lease_ms;
+    handle->lease_ms = request->lease_ms > 0 ? request->lease_ms : core->options.lease_ms;
     handle->cancel_fd = request->cancel_fd;
     handle->waits = request->wait_ms != 0;
     handle->busy_ms = -1;
@@ -170,7 +169,7 @@ static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pa
 {
     assert(left_ms > 0);
     const struct lock_driver *driver = handle->driver;
-    int poll_ms = core_context(handle->core, driver->kind)->poll_ms;
+    int poll_ms = handle->core->options.poll_ms;
     int64_t sleep_ms = poll_ms - (int)lock_random((unsigned)poll_ms / 5 + 1);
     if (!driver->wait) {
         *pause_ms = doubled(*pause_ms, driver->poll_ms_min > 0 ? driver->poll_ms_min : POLL_MS_MIN,
@@ -208,7 +207,7 @@ static bool sleep_while_failing(struct seclock_handle *handle, struct wait *wait
     int64_t now_ns = handle->now_ns();
     if (wait->failed_ns == 0)
         wait->failed_ns = now_ns;
-    if (now_ns - wait->failed_ns > (int64_t)handle->core->outage_ms * NS_PER_MS)
+    if (now_ns - wait->failed_ns > (int64_t)handle->core->options.outage_ms * NS_PER_MS)
         return false;
     wait->retry_ms = doubled(wait->retry_ms, RETRY_MS_MIN, RETRY_MS_MAX);
     handle_sleep(handle, left < wait->retry_ms ? (int)left : wait->retry_ms);
@@ -282,9 +281,7 @@ static enum seclock_result handle_acquire(struct seclock_handle *handle, int wai
     assert(handle->state == SECLOCK_STATE_RELEASED && handle->waits == (wait_ms != 0));
     if (wait_ms != SECLOCK_FOREVER)
         handle->until_ns =
-            handle->now_ns() +
-            (wait_ms + (int64_t)core_context(handle->core, handle->driver->kind)->timeout_ms) *
-                NS_PER_MS;
+            handle->now_ns() + (wait_ms + (int64_t)handle->core->options.timeout_ms) * NS_PER_MS;
     enum seclock_result result = handle_try(handle);
     if (handle->waits) {
         if (worth_waiting(result))

@@ -35,18 +35,18 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
     assert(index < SECLOCK_MULTI_MAX);
     const struct lock_core *core = client_core(member->client);
     struct seclock_request *request = &step_out->request;
-    const struct lock_context *context = NULL;
+    const char *server = NULL;
     if (!lock_sized_read(request, sizeof *request, LOCK_REQUEST_SIZE_MIN, member->request) ||
         lock_name_check(request->name) != SECLOCK_OK)
         return SECLOCK_CONFIG;
     if (core && (unsigned)request->kind < SECLOCK_KIND_COUNT)
-        context = core_context(core, request->kind);
-    if (!context || !context->server)
+        server = core_server(core, request->kind, 0);
+    if (!server)
         return lock_fail(SECLOCK_CONFIG, "no server for a member of the multi lock");
     request->size = sizeof *request;
     step_out->client = member->client;
-    step_out->server = context->server;
-    step_out->prefix = context->prefix;
+    step_out->server = server;
+    step_out->prefix = core->options.prefix;
     step_out->index = index;
     return SECLOCK_OK;
 }

@@ -56,15 +56,16 @@ static bool names_several(const char *server)
     return url_parse(server, "mysql", &url, error, sizeof error) && url.server_count > 1;
 }
 
-static enum seclock_result get_lock_open(const struct lock_context *context, void **self_out)
+static enum seclock_result get_lock_open(struct lock_core *core, const char *server,
+                                         void **self_out)
 {
-    if (names_several(context->server))
+    if (names_several(server))
         return lock_fail(SECLOCK_CONFIG, "get-lock: several servers do not share such a lock");
     struct get_lock *self = calloc(1, sizeof *self);
     if (!self)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     void *pool;
-    enum seclock_result result = mysql_pool_open(context, &pool);
+    enum seclock_result result = mysql_pool_open(core, server, &pool);
     if (result != SECLOCK_OK) {
         free(self);
         return result;

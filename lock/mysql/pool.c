@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/client.h"
 #include "lock/process.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
@@ -17,25 +18,26 @@ enum {
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
 };
 
-enum seclock_result mysql_pool_open(const struct lock_context *context, void **pool_out)
+enum seclock_result mysql_pool_open(struct lock_core *core, const char *server, void **pool_out)
 {
-    assert(context->timeout_ms > 0);
+    int timeout_ms = core->options.timeout_ms;
+    assert(timeout_ms > 0);
     char error[160];
-    struct db *first = db_open(context->server, context->timeout_ms, error, sizeof error);
+    struct db *first = db_open(server, timeout_ms, error, sizeof error);
     if (!first) {
         lock_set_error("%s", error); /* without the URL, which holds a password */
         return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);
     if (pool)
-        pool->url = strdup(context->server);
+        pool->url = strdup(server);
     if (!pool || !pool->url) {
         db_close(&first);
         free(pool);
         return lock_fail(SECLOCK_FAILED, "out of memory");
     }
-    strcpy(pool->prefix, context->prefix);
-    pool->timeout_ms = context->timeout_ms;
+    strcpy(pool->prefix, core->options.prefix);
+    pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
     process_guard(&pool->guard, &pool->mutex);
     pool->idle[pool->idle_count++] = first;

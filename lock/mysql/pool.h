@@ -27,7 +27,7 @@ struct mysql_pool {
 /* Functions of the driver table. Opening makes a pool without connecting: SECLOCK_OK,
  * SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no memory). Forgetting closes the idle connections'
  * descriptors and leaks the rest. */
-enum seclock_result mysql_pool_open(const struct lock_context *context, void **pool_out);
+enum seclock_result mysql_pool_open(struct lock_core *core, const char *server, void **pool_out);
 void mysql_pool_close(void *pool);
 void mysql_pool_forget(void *pool);
 

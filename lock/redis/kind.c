@@ -34,9 +34,10 @@ static const struct redis_steps *steps_of(const struct seclock_handle *handle)
 }
 
 /* The server belongs to the core, which also closes it. */
-enum seclock_result redis_kind_open(const struct lock_context *context, void **self_out)
+enum seclock_result redis_kind_open(struct lock_core *core, const char *server, void **self_out)
 {
-    *self_out = core_redis(context->core);
+    (void)server;
+    *self_out = core_redis(core);
     return *self_out ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
@@ -48,7 +49,7 @@ static int alive_ms(const struct seclock_handle *handle)
     const struct redis_row *row = row_of(handle);
     if (row->alive_ms_max == 0)
         return 0;
-    int alive_ms = 3 * core_context(handle->core, handle->driver->kind)->poll_ms;
+    int alive_ms = 3 * handle->core->options.poll_ms;
     alive_ms = alive_ms < row->alive_ms_min ? row->alive_ms_min : alive_ms;
     return alive_ms > row->alive_ms_max ? row->alive_ms_max : alive_ms;
 }

@@ -45,7 +45,7 @@ struct redis_row {
 
 /* ---- functions of the driver table, for all kinds with a row ---- */
 
-enum seclock_result redis_kind_open(const struct lock_context *context, void **self_out);
+enum seclock_result redis_kind_open(struct lock_core *core, const char *server, void **self_out);
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms);
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired);
 /* Deletes the keys of the row and wakes the waiters. */

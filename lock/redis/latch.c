@@ -99,10 +99,10 @@ static enum seclock_result latch_read(struct redis_server *server, const char *n
 /* Sleeps after a read without an answer; false when no read was answered for outage_ms. */
 static bool latch_sleep(const struct lock_core *core, int64_t *failed_ns, int64_t left_ms)
 {
-    int64_t now_ns = core->now_ns();
+    int64_t now_ns = core->options.now_ns();
     if (*failed_ns == 0)
         *failed_ns = now_ns;
-    if (now_ns - *failed_ns > core->outage_ms * INT64_C(1000000))
+    if (now_ns - *failed_ns > core->options.outage_ms * INT64_C(1000000))
         return false;
     lock_random_pause(left_ms < RETRY_MS_MAX ? (unsigned)left_ms : RETRY_MS_MAX);
     return true;
@@ -113,13 +113,13 @@ static bool latch_sleep(const struct lock_core *core, int64_t *failed_ns, int64_
 static enum seclock_result latch_wait(const struct lock_core *core, struct redis_server *server,
                                       const char *name, int wait_ms)
 {
-    int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000, failed_ns = 0;
-    int poll_ms = core->contexts[SECLOCK_KIND_LATCH].poll_ms;
+    int64_t until_ns = core->options.now_ns() + (int64_t)wait_ms * 1000000, failed_ns = 0;
+    int poll_ms = core->options.poll_ms;
     struct seclock_handle waiting = {.driver = &redis_latch_driver};
     enum seclock_result result = latch_read(server, name);
     strcpy(waiting.name, name);
     while (result == SECLOCK_BUSY || result == SECLOCK_FAILED) {
-        int64_t left_ms = (until_ns - core->now_ns()) / 1000000;
+        int64_t left_ms = (until_ns - core->options.now_ns()) / 1000000;
         if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
         if (left_ms <= 0 || (result == SECLOCK_FAILED && !latch_sleep(core, &failed_ns, left_ms)))

@@ -125,32 +125,31 @@ static void connections_give(struct redlock *redlock, struct connections *connec
 
 /* ---- open and close ---- */
 
-static struct redlock *redlock_new(const struct lock_context *context)
+static struct redlock *redlock_new(const struct lock_core *core, size_t count)
 {
     struct redlock *redlock = calloc(1, sizeof *redlock);
     if (redlock)
-        redlock->servers = calloc(context->server_count, sizeof *redlock->servers);
+        redlock->servers = calloc(count, sizeof *redlock->servers);
     if (!redlock || !redlock->servers) {
         free(redlock);
         return NULL;
     }
     char error[URL_ERROR_SIZE];
     struct url parts;
-    for (const char *const *url = context->servers; *url; url++)
-        if (driver_serves(SECLOCK_KIND_RED, *url)) {
-            struct server *server = &redlock->servers[redlock->count++];
-            if (url_parse(*url, "redis", &parts, error, sizeof error))
-                server->database = parts.database_number;
-            url_place(*url, "redis", server->place);
-            snprintf(server->url, URL_SIZE, "%s", *url);
-        }
-    assert(redlock->count == context->server_count);
-    redlock->quorum = redlock->count / 2 + 1;
-    strcpy(redlock->prefix, context->prefix);
+    for (; redlock->count < count; redlock->count++) {
+        const char *url = core_server(core, SECLOCK_KIND_RED, redlock->count);
+        struct server *server = &redlock->servers[redlock->count];
+        if (url_parse(url, "redis", &parts, error, sizeof error))
+            server->database = parts.database_number;
+        url_place(url, "redis", server->place);
+        snprintf(server->url, URL_SIZE, "%s", url);
+    }
+    redlock->quorum = count / 2 + 1;
+    strcpy(redlock->prefix, core->options.prefix);
     /* The time that the round takes is lost for the holder: most of the lease must be left. */
-    int part_ms = context->lease_ms / LEASE_PART;
+    int part_ms = core->options.lease_ms / LEASE_PART;
     part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
-    redlock->timeout_ms = context->timeout_ms < part_ms ? context->timeout_ms : part_ms;
+    redlock->timeout_ms = core->options.timeout_ms < part_ms ? core->options.timeout_ms : part_ms;
     pthread_mutex_init(&redlock->mutex, NULL);
     process_guard(&redlock->guard, &redlock->mutex);
     return redlock;
@@ -170,15 +169,18 @@ static void redlock_close(void *self)
     free(redlock);
 }
 
-static enum seclock_result redlock_open(const struct lock_context *context, void **self_out)
+static enum seclock_result redlock_open(struct lock_core *core, const char *server, void **self_out)
 {
-    if (context->server_count < SERVERS_MIN || context->server_count > SCRIPT_EACH_MAX) {
+    size_t count = 0;
+    for (; server; server = core_server(core, SECLOCK_KIND_RED, count))
+        count++;
+    if (count < SERVERS_MIN || count > SCRIPT_EACH_MAX) {
         lock_set_error("a majority lock needs %d to %d redis servers that are independent of each "
                        "other (an odd number), not %zu",
-                       SERVERS_MIN, SCRIPT_EACH_MAX, context->server_count);
+                       SERVERS_MIN, SCRIPT_EACH_MAX, count);
         return SECLOCK_CONFIG;
     }
-    struct redlock *redlock = redlock_new(context);
+    struct redlock *redlock = redlock_new(core, count);
     if (!redlock)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     redlock->idle = connections_new(redlock); /* finds out whether the URLs are right */

@@ -1,5 +1,5 @@
 /* The queue lock on ZooKeeper: first come, first served, by ephemeral sequential nodes. */
-#include "lock/driver.h"
+#include "lock/client.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
@@ -520,22 +520,22 @@ static void queue_event(void *context, struct zk_session *session)
 
 /* ---- the driver ---- */
 
-static enum seclock_result queue_open(const struct lock_context *context, void **self_out)
+static enum seclock_result queue_open(struct lock_core *core, const char *server, void **self_out)
 {
     char error[URL_ERROR_SIZE];
     struct url url;
-    if (!url_parse(context->server, "zookeeper", &url, error, sizeof error))
+    if (!url_parse(server, "zookeeper", &url, error, sizeof error))
         return lock_fail(SECLOCK_CONFIG, error);
-    const char *hosts = url_scheme_end(context->server) + strlen("://");
+    const char *hosts = url_scheme_end(server) + strlen("://");
     struct queue *queue = calloc(1, sizeof *queue);
     if (queue)
-        queue->zk = zk_open(hosts, context->lease_ms, queue_event, queue);
+        queue->zk = zk_open(hosts, core->options.lease_ms, queue_event, queue);
     if (!queue || !queue->zk) {
         free(queue);
         return SECLOCK_FAILED;
     }
-    queue->timeout_ms = context->timeout_ms;
-    strcpy(queue->prefix, context->prefix);
+    queue->timeout_ms = core->options.timeout_ms;
+    strcpy(queue->prefix, core->options.prefix);
     pthread_mutex_init(&queue->mutex, NULL);
     *self_out = queue;
     return SECLOCK_OK;

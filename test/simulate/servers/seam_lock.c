@@ -25,7 +25,6 @@ enum { POLL_MS = 5, GUARDS_MAX = 16, TRIP_US_MAX = 300 };
 
 struct seclock_client {
     struct lock_core core;
-    struct lock_context context;
     struct redis *redis;
     struct redis *renewals; /* the watchdog's connection */
     char prefix[SECLOCK_PREFIX_MAX];
@@ -60,11 +59,6 @@ int64_t handle_valid_ns(int lease_ms)
     return ((int64_t)lease_ms * 99 / 100 - 2) * CLOCK_NS_PER_MS;
 }
 
-const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind)
-{
-    return &core->contexts[kind];
-}
-
 enum seclock_result seclock_open(const struct seclock_options *options,
                                  struct seclock_client **client_out)
 {
@@ -73,7 +67,7 @@ enum seclock_result seclock_open(const struct seclock_options *options,
     strcpy(client->prefix, options->prefix);
     client->lease_ms = options->lease_ms;
     client->timeout_ms = options->timeout_ms;
-    client->core.contexts[SECLOCK_KIND_SIMPLE].prefix = client->prefix;
+    client->core.options.prefix = client->prefix;
     client->redis = redis_open(options->servers[0], options->timeout_ms, error, sizeof error);
     client->renewals = redis_open(options->servers[0], options->timeout_ms, error, sizeof error);
     *client_out = client;
@@ -96,7 +90,7 @@ static void begin_call(struct script_call *call, enum script_id id,
                        const struct seclock_handle *handle, bool with_fence)
 {
     char key[SCRIPT_KEY_MAX];
-    const char *prefix = core_context(handle->core, SECLOCK_KIND_SIMPLE)->prefix;
+    const char *prefix = handle->core->options.prefix;
     script_begin(call, id);
     lock_redis_key(prefix, handle->name, "lock", key);
     script_key(call, key);
