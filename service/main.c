@@ -17,7 +17,6 @@
 #include "service/setup.h"
 #include "service/workers/health.h"
 #include "service/live/live.h"
-#include "service/workers/observer.h"
 #include "service/workers/workers.h"
 
 enum {
@@ -36,7 +35,6 @@ struct parts {
     struct service service;
     struct workers workers;
     struct health *health;
-    struct observer *observer;
     struct progress *progress;
     struct http_server *http_server;
     struct supervise supervise;
@@ -80,16 +78,11 @@ static void bound_clients(struct service *service)
         LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
 }
 
-static bool start_background(struct parts *parts)
+static bool start_health(struct parts *parts)
 {
     struct service *service = &parts->service;
     service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
-    if (parts->health)
-        service->observer = parts->observer =
-            observer_start(service, parts->error, sizeof parts->error);
-    if (parts->observer)
-        parts->progress = progress_start(service);
-    return parts->observer;
+    return parts->health;
 }
 
 static bool open_http(struct parts *parts)
@@ -106,8 +99,11 @@ static bool open_http(struct parts *parts)
 /* After HTTP, which knows the port. */
 static bool start_live(struct parts *parts)
 {
-    parts->live = live_start(&parts->service, http_server_address(parts->http_server), parts->error,
-                             sizeof parts->error);
+    struct service *service = &parts->service;
+    service->live = parts->live = live_start(service, http_server_address(parts->http_server),
+                                             parts->error, sizeof parts->error);
+    if (parts->live)
+        parts->progress = progress_start(service);
     return parts->live;
 }
 
@@ -120,7 +116,7 @@ static bool start(struct parts *parts)
 {
     service_open(&parts->service);
     if (!workers_start(&parts->workers, &parts->service, parts->error, sizeof parts->error) ||
-        !start_background(parts) || !open_http(parts) || !start_live(parts))
+        !start_health(parts) || !open_http(parts) || !start_live(parts))
         return false;
     preparer_start(parts->workers.preparer);
     return true;
@@ -152,7 +148,6 @@ static void tell_to_stop(struct parts *parts)
     http_server_drain(parts->http_server);
     progress_stop(parts->progress);
     live_stop(parts->live);
-    observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     service_stop_queues(&parts->service);
 }
@@ -162,8 +157,7 @@ static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
     progress_join(&parts->progress);
-    live_join(&parts->live); /* it reads from the next two */
-    observer_join(&parts->observer);
+    live_join(&parts->live);
     workers_join(&parts->workers);
     health_join(&parts->health);
     preparer_join(&parts->workers.preparer); /* gives the node back: no thread makes ids now */

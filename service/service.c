@@ -8,7 +8,6 @@
 
 #include "service/config/value.h"
 #include "service/live/admin_actions.h"
-#include "service/live/live_page.h"
 #include "service/log/log.h"
 #include "service/request/stock_snapshot.h"
 
@@ -92,7 +91,6 @@ void service_open(struct service *service)
     drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
-    service->live_page = live_page_open();
     service->admin_actions = admin_actions_open();
     synced_clock_init(&service->clock);
     order_ids_init(&service->ids, clock_of_ids, &service->clock, config->pod);
@@ -106,7 +104,6 @@ void service_close(struct service *service)
         queue_close(&service->calls[kind]);
     queue_close(&service->orders);
     admin_actions_close(&service->admin_actions);
-    live_page_close(&service->live_page);
     stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
     tokens_close(&service->tokens);

@@ -21,8 +21,7 @@ enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 
 struct admin_actions;
 struct health;
-struct live_page;
-struct observer;
+struct live;
 struct stock_snapshots;
 
 /* Proxies whose X-Forwarded-For is believed. Replaced ones are kept to the end, since an HTTP
@@ -59,9 +58,8 @@ struct service {
     unsigned connections_max;    /* of config, or fewer: as many as there may be descriptors for */
     unsigned operators_max;      /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
     const struct health *health; /* what is known of all servers; set before HTTP starts */
-    struct observer *observer;   /* what the metrics show of sales and process; the same */
+    struct live *live;           /* what pages and metrics show; the same */
     struct connection_use public_use, admin_use; /* the second is all zeros without admin_listen */
-    struct live_page *live_page;                 /* live thread to the dashboard */
     struct admin_actions *admin_actions;         /* call workers to the live thread */
     _Atomic int phase;                           /* enum service_phase */
     struct drain drain;                          /* what changes the phase */

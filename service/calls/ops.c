@@ -11,8 +11,7 @@
 #include "openapi.h"
 #include "service/calls/call.h"
 #include "service/live/admin_actions.h"
-#include "service/live/gauges.h"
-#include "service/live/live_page.h"
+#include "service/live/live.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"
@@ -150,7 +149,7 @@ enum call_start call_ops_openapi(struct request *request, const struct call *cal
 
 enum call_start call_live_get(struct request *request, const struct call *call)
 {
-    struct prepared *text = live_page_get(call->service->live_page);
+    struct prepared *text = live_page(call->service->live);
     if (text)
         answer_prepared(&request->answer, text);
     else

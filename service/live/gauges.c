@@ -1,12 +1,11 @@
 /* The gauges that are read when the page of metrics is made. */
-#include "service/live/gauges.h"
+#include "service/live/live.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "service/metrics/metrics.h"
 #include "service/workers/health.h"
-#include "service/workers/observer.h"
 
 /* ---- queues and connections ---- */
 
@@ -121,7 +120,7 @@ static bool paused_of(const struct ledger_sale *sale, int64_t now_ms, double *va
 
 static bool open_of(const struct ledger_sale *sale, int64_t now_ms, double *value_out)
 {
-    *value_out = sale_figures_open_at(sale, now_ms);
+    *value_out = live_sale_open_at(sale, now_ms);
     return true;
 }
 
@@ -151,33 +150,33 @@ static const struct sale_family sale_families[] = {
 };
 
 static void print_family(struct metrics_text *text, const struct sale_family *family,
-                         const struct sale_figures_view *view, const struct service *service)
+                         const struct live_figures *figures, const struct service *service)
 {
     metrics_text_head(text, family->name, "gauge", family->help);
-    for (size_t i = 0; i < view->shown; i++) {
+    for (size_t i = 0; i < figures->shown; i++) {
         double value = 0;
         int64_t now_ms = synced_clock_ms(&service->clock);
-        if (family->value(&view->sales[i], now_ms, &value)) /* a sku needs no escapes */
-            metrics_text_add(text, "%s{sku=\"%s\"} %.15g\n", family->name, view->sales[i].sku,
+        if (family->value(&figures->sales[i], now_ms, &value)) /* a sku needs no escapes */
+            metrics_text_add(text, "%s{sku=\"%s\"} %.15g\n", family->name, figures->sales[i].sku,
                              value);
     }
 }
 
 static void print_sales(struct metrics_text *text, const struct service *service)
 {
-    struct sale_figures_view view;
-    observer_sales(service->observer, &view);
+    struct live_figures figures;
+    live_figures(service->live, &figures);
     metrics_text_head(text, "seckill_sales", "gauge", "Sales that are not retired.");
-    metrics_text_add(text, "seckill_sales %zu\n", view.known);
+    metrics_text_add(text, "seckill_sales %zu\n", figures.known);
     metrics_text_head(text, "seckill_sales_not_shown", "gauge",
                       "Sales without series of their own, as there are too many.");
-    metrics_text_add(text, "seckill_sales_not_shown %zu\n", view.known - view.shown);
+    metrics_text_add(text, "seckill_sales_not_shown %zu\n", figures.known - figures.shown);
     metrics_text_head(text, "seckill_sales_read_timestamp_seconds", "gauge",
                       "When the ledger was last asked for the figures of the sales.");
     metrics_text_add(text, "seckill_sales_read_timestamp_seconds %.3f\n",
-                     (double)view.read_ms / 1000);
+                     (double)figures.read_ms / 1000);
     for (size_t i = 0; i < sizeof sale_families / sizeof sale_families[0]; i++)
-        print_family(text, &sale_families[i], &view, service);
+        print_family(text, &sale_families[i], &figures, service);
 }
 
 /* ---- the process ---- */
@@ -190,10 +189,10 @@ static void print_one(struct metrics_text *text, const char *name, const char *t
 }
 
 /* Under the names that Prometheus' own libraries give them. */
-static void print_process(struct metrics_text *text, struct observer *observer)
+static void print_process(struct metrics_text *text, struct live *live)
 {
     struct process_stats stats;
-    observer_process(observer, &stats);
+    live_process(live, &stats);
     print_one(text, "process_cpu_seconds_total", "counter", "Processor time, user and system.",
               process_stats_cpu_s());
     print_one(text, "process_resident_memory_bytes", "gauge", "Memory that is in use.",
@@ -247,6 +246,6 @@ size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_
     print_servers(&text, service, now_ns);
     print_clock(&text, service);
     print_sales(&text, service);
-    print_process(&text, service->observer);
+    print_process(&text, service->live);
     return text.length;
 }

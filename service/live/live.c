@@ -1,28 +1,29 @@
-/* The live thread: says once a second how this daemon is, to the group and to open dashboards.
+/* The live thread.
  *
- * why_a_thread: neither orders nor HTTP threads wait for what a page shows, and any number of pages
- * costs what one does: they share a text.
+ * why_a_thread: neither orders nor HTTP threads wait for what pages and metrics show, and however
+ * often those are asked for, the servers are asked once.
  *
- * why_health_first: a server that hangs would hold each event back for a time limit. What is known
+ * why_health_first: a server that hangs would hold each turn back for a time limit. What is known
  * to be down is not asked until it is up again. */
 #include "service/live/live.h"
 
+#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/worker.h"
 #include "service/live/admin_actions.h"
-#include "service/request/prepared.h"
-#include "service/live/live_state.h"
 #include "service/live/live_group.h"
-#include "service/live/live_page.h"
-#include "service/live/live_sales.h"
+#include "service/metrics/rates.h"
+#include "service/request/faults.h"
+#include "service/request/prepared.h"
 #include "service/workers/health.h"
-#include "sql/ledger/ledger.h"
 
 enum {
     REDIS_MS_MAX = 500,
@@ -30,7 +31,10 @@ enum {
     LEAVE_MS_MAX = 200,  /* the end of the daemon does not wait longer for Redis */
     BEGIN_MS_MAX = 1000, /* the first turn does not wait longer for a daemon that begins */
     BEGIN_PAUSE_MS = 10,
+    PROCESS_TURNS = 2, /* the process is looked at once in so many turns */
 };
+
+static const double ns_per_ms = 1e6;
 
 struct live {
     struct worker thread;
@@ -39,17 +43,146 @@ struct live {
     struct ledger *ledger;
     struct live_group *group;
     struct live_sales *sales;
-    struct live_state state;
     bool redis_answers, ledger_answers; /* in the present turn */
+
+    char name[LIVE_NAME_SIZE], address[300], started_at[LEDGER_TIME_SIZE];
+    struct rates rates;
+    double cpu_s; /* when the rates were taken */
+    unsigned turns;
+
+    pthread_mutex_t mutex; /* guards what follows */
+    struct process_stats process;
+    struct prepared *page;
 };
 
-/* ---- one text ---- */
+/* ---- texts of others ---- */
+
+/* Where the text is no UTF-8, each byte in it that is no ASCII becomes a question mark. */
+static void clean_text(char *text)
+{
+    json_t *string = json_string(text); /* NULL for a text that is no UTF-8 */
+    for (char *at = text; !string && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    json_decref(string);
+}
+
+static json_t *text_json(const char *text)
+{
+    char *clean = strdup(text);
+    if (!clean)
+        abort();
+    clean_text(clean);
+    json_t *string = json_string(clean);
+    if (!string)
+        abort();
+    free(clean);
+    return string;
+}
+
+/* ---- what this daemon says of itself ---- */
+
+/* The host's name is cut, so that the rest tells daemons apart. */
+static void make_name(struct live *live, const char *address)
+{
+    char host[64] = "";
+    const char *colon = strrchr(address, ':');
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
+        snprintf(host, sizeof host, "?");
+    snprintf(live->name, sizeof live->name, "%s%.32s#%ld", host, colon ? colon : "",
+             (long)getpid());
+    snprintf(live->address, sizeof live->address, "%s", address);
+    clean_text(live->name);
+    clean_text(live->address);
+}
+
+/* Two or three digits after the point are enough for a person. */
+static json_t *number(double value, double unit)
+{
+    return isnan(value) ? json_null() : json_real(round(value / unit) * unit);
+}
+
+static json_t *tenths(double value)
+{
+    return number(value, 0.1);
+}
+
+static json_t *thousandths(double value)
+{
+    return number(value, 0.001);
+}
+
+static const char *state_word(struct service *service, int64_t now_ns)
+{
+    if (atomic_load(&service->phase) != SERVICE_SERVES)
+        return "draining";
+    return health_ready(service->health, now_ns) ? "ready" : "not_ready";
+}
+
+static json_t *server(const char *kind, const char *place, enum health_state state, int64_t took_ns)
+{
+    return json_pack("{s:s, s:o, s:s, s:o}", "kind", kind, "name", text_json(place), "state",
+                     health_word(state), "ms",
+                     state == HEALTH_OK ? thousandths((double)took_ns / ns_per_ms) : json_null());
+}
+
+static json_t *servers(const struct service *service, int64_t now_ns)
+{
+    const struct health *health = service->health;
+    json_t *redis = server("redis", health_redis_place(health), health_redis(health, now_ns),
+                           health_redis_took_ns(health));
+    json_t *ledger = server("ledger", health_ledger_place(health), health_ledger(health, now_ns),
+                            health_ledger_took_ns(health));
+    return json_pack("[o, o]", redis, ledger);
+}
+
+/* What it does, since the last call. */
+static json_t *load(struct live *live, int64_t now_ns)
+{
+    struct service *service = live->service;
+    struct rates_figures figures;
+    double cpu_s = process_stats_cpu_s(), cpu_before_s = live->cpu_s;
+    unsigned open = atomic_load(&service->public_use.open) + atomic_load(&service->admin_use.open);
+    rates_take(&live->rates, now_ns, service->config.order_workers, &figures);
+    live->cpu_s = cpu_s;
+    json_t *per_s = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o}", "accepted", tenths(figures.per_s[RATES_ACCEPTED]), "replayed",
+        tenths(figures.per_s[RATES_REPLAYED]), "sold_out", tenths(figures.per_s[RATES_SOLD_OUT]),
+        "refused", tenths(figures.per_s[RATES_REFUSED]), "errors",
+        tenths(figures.per_s[RATES_ERRORS]));
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:{s:o, s:o}, s:I, s:o, s:I}", "per_s", per_s,
+                     "p50_ms", thousandths(figures.p50_ms), "p99_ms", thousandths(figures.p99_ms),
+                     "queue", (json_int_t)queue_depth(service->orders), "queue_max",
+                     (json_int_t)queue_capacity(service->orders), "batch_orders",
+                     tenths(figures.batch_orders), "share", "redis",
+                     thousandths(figures.redis_share), "ledger", thousandths(figures.ledger_share),
+                     "connections", (json_int_t)open, "cpu",
+                     thousandths((cpu_s - cpu_before_s) / figures.seconds), "memory_bytes",
+                     (json_int_t)live->process.resident_bytes);
+}
+
+/* The daemon's object, without age_ms. */
+static json_t *own_json(struct live *live, int64_t now_ns)
+{
+    struct service *service = live->service;
+    int node = order_ids_node(&service->ids);
+    json_t *own = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:o}", "name", live->name, "node",
+                            node < 0 ? json_null() : json_integer(node), "address", live->address,
+                            "version", SECKILL_VERSION, "started_at", live->started_at, "state",
+                            state_word(service, now_ns), "servers", servers(service, now_ns));
+    json_t *rest = load(live, now_ns);
+    json_object_update(own, rest);
+    json_decref(rest);
+    return own;
+}
+
+/* ---- the page ---- */
 
 /* A server that was not asked has no error of its own: then the probe's word tells. */
 static json_t *failure(const char *server, const char *error, enum health_state state)
 {
     return json_pack("{s:s, s:o}", "server", server, "detail",
-                     json_text(error[0] != '\0' ? error : health_word(state)));
+                     text_json(error[0] != '\0' ? error : health_word(state)));
 }
 
 static json_t *error_json(const struct live *live)
@@ -63,80 +196,90 @@ static json_t *error_json(const struct live *live)
     return json_null();
 }
 
-static json_t *daemons_json(const struct live *live, json_t *own, int64_t now_ns, size_t *more_out)
+static char *dump(const json_t *object)
 {
-    json_t *list = json_array();
-    json_object_set_new(own, "age_ms", json_integer(0));
-    json_array_append(list, own);
-    *more_out = live_group_list(live->group, list, now_ns);
-    return list;
-}
-
-static void publish(struct live *live, json_t *own)
-{
-    char at[LEDGER_TIME_SIZE];
-    size_t more = 0;
-    ledger_time_format(clock_wall_ms(), at);
-    json_t *daemons = daemons_json(live, own, clock_now_ns(), &more);
-    json_t *all = json_pack("{s:s, s:s, s:o, s:I}", "at", at, "daemon", live->state.name, "daemons",
-                            daemons, "daemons_more", (json_int_t)more);
-    live_sales_add(live->sales, all);
-    json_object_set_new(all, "error", error_json(live));
-    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(all);
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(10));
     if (!text)
         abort();
-    live_page_publish(live->service->live_page,
-                      prepared_new("application/json", "no-store", text, strlen(text)));
+    return text;
+}
+
+static void publish(struct live *live, json_t *own, int64_t now_ms)
+{
+    char at[LEDGER_TIME_SIZE];
+    json_t *daemons = json_array();
+    ledger_time_format(clock_wall_ms(), at);
+    json_object_set_new(own, "age_ms", json_integer(0));
+    json_array_append(daemons, own);
+    size_t more = live_group_list(live->group, daemons, clock_now_ns());
+    json_t *all = json_pack("{s:s, s:s, s:o, s:I, s:o}", "at", at, "daemon", live->name, "daemons",
+                            daemons, "daemons_more", (json_int_t)more, "error", error_json(live));
+    live_sales_add(live->sales, all, now_ms);
+    char *text = dump(all);
+    json_decref(all);
+    struct prepared *page = prepared_new("application/json", "no-store", text, strlen(text));
+    pthread_mutex_lock(&live->mutex);
+    struct prepared *before = live->page;
+    live->page = page;
+    pthread_mutex_unlock(&live->mutex);
+    prepared_release(&before);
 }
 
 /* ---- one turn ---- */
+
+/* The start stays what it was first found to be: whoever sees it change takes it for a restart,
+ * and the clock that it is a time of may be set. */
+static void look_at_process(struct live *live)
+{
+    struct process_stats stats;
+    process_stats_read(&stats);
+    if (live->process.start_s > 0)
+        stats.start_s = live->process.start_s;
+    pthread_mutex_lock(&live->mutex);
+    live->process = stats;
+    pthread_mutex_unlock(&live->mutex);
+}
 
 static bool is_up(enum health_state state)
 {
     return state != HEALTH_DOWN && state != HEALTH_UNKNOWN;
 }
 
-/* Says how this daemon is, and reads what the others say. */
+/* Says how this daemon is, and reads what the others say. The daemons that share a Redis share the
+ * ledger, too: see order_patience_ns. */
 static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 {
     live->redis_answers = is_up(health_redis(live->service->health, now_ns));
-    char *text = json_dumps(own, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    if (!text)
-        abort();
-    if (live->redis_answers) {
-        live->redis_answers = live_group_turn(live->group, live->redis, text, now_ns);
-        admin_actions_flush(live->service->admin_actions, live->redis);
-    }
+    if (!live->redis_answers)
+        return;
+    char *text = dump(own);
+    live->redis_answers = live_group_turn(live->group, live->redis, text, now_ns);
+    admin_actions_flush(live->service->admin_actions, live->redis);
+    atomic_store(&live->service->other_daemons, live_group_others(live->group));
     free(text);
 }
 
-static void turn_sales(struct live *live, int64_t now_ns)
+static void turn_sales(struct live *live, int64_t now_ns, int64_t now_ms)
 {
     const struct service *service = live->service;
-    bool redis = live->redis_answers;
     bool asked = atomic_load(&service->prepared) && is_up(health_ledger(service->health, now_ns));
-    live_sales_turn(live->sales, asked ? live->ledger : NULL, redis ? live->redis : NULL, now_ns,
-                    &live->ledger_answers, &redis);
-    live->redis_answers = live->redis_answers && redis;
-}
-
-/* The daemons that share a Redis share the ledger, too: see order_patience_ns. */
-static void note_daemons(struct live *live)
-{
-    atomic_store(&live->service->other_daemons, (unsigned)live_group_others(live->group));
+    live->ledger_answers = asked && live_sales_read(live->sales, live->ledger, now_ms);
+    live->redis_answers =
+        live_sales_read_redis(live->sales, live->redis_answers ? live->redis : NULL);
 }
 
 /* Failures are no news for the log: the probes of both servers have told of them. */
 static void turn(struct live *live)
 {
-    int64_t now_ns = clock_now_ns();
-    json_t *own = live_state_take(&live->state, now_ns);
+    int64_t now_ns = clock_now_ns(), now_ms = synced_clock_ms(&live->service->clock);
+    if (live->turns++ % PROCESS_TURNS == 0)
+        look_at_process(live);
+    json_t *own = own_json(live, now_ns);
     turn_group(live, own, now_ns);
-    turn_sales(live, now_ns);
-    publish(live, own);
-    note_daemons(live);
+    turn_sales(live, now_ns, now_ms);
+    publish(live, own, now_ms);
     json_decref(own);
+    faults_log_damage(live->ledger);
     fault_clear(redis_fault(live->redis));
     fault_clear(ledger_fault(live->ledger));
 }
@@ -168,6 +311,28 @@ static void run(void *context)
     }
 }
 
+/* ---- what it has seen last ---- */
+
+struct prepared *live_page(struct live *live)
+{
+    pthread_mutex_lock(&live->mutex);
+    struct prepared *page = live->page ? prepared_hold(live->page) : NULL;
+    pthread_mutex_unlock(&live->mutex);
+    return page;
+}
+
+void live_process(struct live *live, struct process_stats *stats_out)
+{
+    pthread_mutex_lock(&live->mutex);
+    *stats_out = live->process;
+    pthread_mutex_unlock(&live->mutex);
+}
+
+void live_figures(struct live *live, struct live_figures *figures_out)
+{
+    live_sales_figures(live->sales, figures_out);
+}
+
 /* ---- start and end ---- */
 
 static int bounded(unsigned timeout_ms, int max_ms)
@@ -194,14 +359,19 @@ struct live *live_start(struct service *service, const char *address, char *erro
     if (!live)
         abort();
     live->service = service;
+    pthread_mutex_init(&live->mutex, NULL);
+    make_name(live, address);
+    live->group = live_group_open(live->name);
+    live->sales = live_sales_open(strcmp(service->config.strategy, "database") != 0);
     if (!open_connections(live, error_out, error_size)) {
         live_join(&live);
         return NULL;
     }
-    live_state_begin(&live->state, service, address);
-    admin_actions_name(service->admin_actions, live->state.name);
-    live->group = live_group_open(live->state.name);
-    live->sales = live_sales_open(service);
+    admin_actions_name(service->admin_actions, live->name);
+    ledger_time_format(clock_wall_ms(), live->started_at);
+    live->cpu_s = process_stats_cpu_s();
+    rates_begin(&live->rates, clock_now_ns());
+    look_at_process(live);
     if (!worker_start(&live->thread, run, live))
         abort();
     return live;
@@ -226,5 +396,7 @@ void live_join(struct live **live_pointer)
         redis_close(&live->redis);
     if (live->ledger)
         ledger_close(&live->ledger);
+    prepared_release(&live->page);
+    pthread_mutex_destroy(&live->mutex);
     free(live);
 }

@@ -1,14 +1,16 @@
-/* The live thread: says once a second how this daemon is, to the group and to open dashboards. */
+/* The live thread looks once a second at this daemon, at the others of its group, and at the sales.
+ * What it has seen last is there for open dashboards, the metrics, and the progress in the log. */
 #ifndef SECKILL_SERVICE_LIVE_LIVE_H
 #define SECKILL_SERVICE_LIVE_LIVE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
+#include "service/live/live_sales.h"
+#include "service/metrics/process_stats.h"
 #include "service/service.h"
 
 enum { LIVE_PAUSE_MS = 1000 };
-
-struct live;
 
 /* Starts the thread; `address` is where the daemon serves buyers. NULL with the reason in
  * `error_out`. */
@@ -18,8 +20,35 @@ struct live *live_start(struct service *service, const char *address, char *erro
 /* Tells the thread to end, and does not wait. NULL is fine. */
 void live_stop(struct live *live);
 
-/* Waits for the thread, which leaves the group, frees it and sets the pointer to NULL. NULL is
- * fine. */
+/* Waits for the thread, which leaves the group, frees it and sets the pointer to NULL: after all
+ * who read from it have ended. NULL is fine. */
 void live_join(struct live **live);
+
+/* ---- what it has seen last: any thread, without waiting for a server ---- */
+
+/* A hold of the text that dashboards show; NULL before the first. */
+struct prepared *live_page(struct live *live);
+
+void live_process(struct live *live, struct process_stats *stats_out);
+void live_figures(struct live *live, struct live_figures *figures_out);
+
+/* ---- the metrics ---- */
+
+enum { GAUGES_TEXT_MAX = 196608 }; /* bytes that the text never exceeds, with its NUL */
+
+/* Writes the gauges that are read when the page of metrics is made, as metrics_print does, as of
+ * `now_ns` (monotonic). Also sets the gauges of metrics.h that are read now, so it comes first. For
+ * HTTP threads, which the service's `health` and `live` outlive. */
+size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_t size);
+
+/* ---- the line of progress ---- */
+
+/* Starts a thread that tells in the log what goes on, every log_every seconds. NULL when log_every
+ * is 0. */
+struct progress *progress_start(struct service *service);
+void progress_stop(struct progress *progress);
+
+/* Before live_join. */
+void progress_join(struct progress **progress);
 
 #endif

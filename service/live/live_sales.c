@@ -1,13 +1,14 @@
-/* The sales that the live page shows: their figures from the ledger, their segments from Redis.
+/* The sales as the ledger has them, and their segments in Redis.
  *
  * why_a_budget: a page must not cost more than it is worth, however many sales and segments there
  * are. The sales of most interest come first; where their segments would be more than
- * LIVE_SEGMENTS_ALL together, further sales are shown without segments, and not read anew but as
- * the observer has last seen them. */
+ * LIVE_SEGMENTS_ALL together, further sales are shown without segments, and as the last page of
+ * sales had them. */
 #include "service/live/live_sales.h"
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,13 @@
 #include "base/clock.h"
 #include "lock/redis/pipeline.h"
 #include "lua/command.h"
-#include "service/workers/observer.h"
-#include "sql/sales/sales.h"
-#include "sql/ledger/ledger.h"
+#include "stock/sale_cache.h"
+#include "stock/types.h"
 
 static_assert((int)LIVE_SALES_MAX <= (int)LEDGER_STOCK_SKUS_MAX, "one statement finds all sales");
-static_assert((int)LIVE_SALES_MAX <= (int)SALE_FIGURES_SHOWN_MAX, "the observer knows as many");
+static_assert((int)LIVE_FIGURES_MAX <= (int)LEDGER_ORDERS_MAX, "one query finds all of them");
+
+enum { SOON_MS = 3600 * 1000 }; /* a sale that starts within this time counts as an open one */
 
 static const double ns_per_s = 1e9;
 
@@ -31,261 +33,416 @@ struct segment {
     bool locked, dirty;
 };
 
-struct shown {
+struct known_sale {
     struct ledger_sale sale;
-    int64_t read_ns; /* when the ledger said so */
-    double sold_per_s;
-    size_t first, count; /* of the segments */
-    bool read;           /* with its segments */
+    int64_t changed_ms; /* when its row, or what is sold of it, was last seen to be another */
+    bool seen;          /* in the present pass over all sales */
+    bool chosen;        /* for the figures */
+    struct {
+        int64_t read_ns; /* when its segments were last read; 0: never */
+        uint32_t round, sold;
+        double sold_per_s;
+    } rate;
+    size_t first, count; /* of the segments; 0 without */
 };
 
 struct live_sales {
-    struct service *service;
-    struct shown shown[LIVE_SALES_MAX]; /* in the order in which they are shown */
+    bool with_redis;
+    struct known_sale *known; /* SALES_MAX places, in order of skus */
     size_t count;
-    size_t more;
+    char after[IDENTIFIER_SIZE]; /* the last sale of the page before */
+    bool page_is_new;            /* the last turn has read one */
+
+    struct known_sale *listed[LIVE_SALES_MAX]; /* on the page, in this order; until the next turn */
+    size_t listed_count;
     struct segment segments[LIVE_SEGMENTS_ALL];
     size_t segment_count;
     bool redis_known; /* what Redis says of the segments is there */
+
+    pthread_mutex_t mutex; /* guards what follows */
+    struct live_figures figures;
 };
 
-struct live_sales *live_sales_open(struct service *service)
+struct live_sales *live_sales_open(bool with_redis)
 {
     struct live_sales *sales = calloc(1, sizeof *sales);
-    if (!sales)
+    if (!sales || !(sales->known = calloc(SALES_MAX, sizeof *sales->known)))
         abort();
-    sales->service = service;
+    sales->with_redis = with_redis;
+    pthread_mutex_init(&sales->mutex, NULL);
     return sales;
 }
 
 void live_sales_close(struct live_sales **sales)
 {
+    if (*sales) {
+        pthread_mutex_destroy(&(*sales)->mutex);
+        free((*sales)->known);
+    }
     free(*sales);
     *sales = NULL;
 }
 
-/* ---- which ---- */
+bool live_sale_open_at(const struct ledger_sale *sale, int64_t now_ms)
+{
+    const struct ledger_settings *settings = &sale->settings;
+    return settings->starts_ms <= now_ms && (settings->ends_ms == 0 || now_ms < settings->ends_ms);
+}
+
+/* ---- the known sales ---- */
+
+/* The place of the first sale whose sku is not before this one. */
+static size_t find_place(const struct live_sales *sales, const char *sku)
+{
+    size_t low = 0, high = sales->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(sales->known[middle].sale.sku, sku) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct known_sale *find(const struct live_sales *sales, const char *sku)
+{
+    size_t place = find_place(sales, sku);
+    bool found = place < sales->count && strcmp(sales->known[place].sale.sku, sku) == 0;
+    return found ? &sales->known[place] : NULL;
+}
+
+static void update(struct known_sale *known, const struct ledger_sale *sale, int64_t now_ms)
+{
+    if (known->sale.sold != sale->sold || known->sale.round != sale->round ||
+        known->sale.settings.version != sale->settings.version)
+        known->changed_ms = now_ms;
+    known->sale = *sale;
+}
+
+static void note_of_page(struct live_sales *sales, const struct ledger_sale *sale, int64_t now_ms)
+{
+    struct known_sale *known = find(sales, sale->sku);
+    if (!known) {
+        size_t place = find_place(sales, sale->sku);
+        if (sales->count == SALES_MAX)
+            return;
+        known = &sales->known[place];
+        memmove(known + 1, known, (sales->count++ - place) * sizeof *known);
+        *known = (struct known_sale){.sale = *sale, .changed_ms = now_ms};
+    }
+    update(known, sale, now_ms);
+    known->seen = true;
+}
+
+/* At the end of a pass: sales that it has not seen are retired. */
+static void forget_unseen(struct live_sales *sales)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sales->count; i++) {
+        if (!sales->known[i].seen)
+            continue;
+        sales->known[kept] = sales->known[i];
+        sales->known[kept++].seen = false;
+    }
+    sales->count = kept;
+}
+
+static bool read_page(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
+{
+    struct ledger_sale page[LIVE_PAGE_MAX];
+    size_t count = 0;
+    if (ledger_sale_list(ledger, sales->after, LIVE_PAGE_MAX, page, &count) != LEDGER_OK)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        note_of_page(sales, &page[i], now_ms);
+    if (count == LIVE_PAGE_MAX) {
+        memcpy(sales->after, page[count - 1].sku, IDENTIFIER_SIZE);
+    } else {
+        forget_unseen(sales);
+        sales->after[0] = '\0';
+    }
+    return true;
+}
+
+/* ---- which are shown ---- */
 
 enum interest { RUNNING, COMING, OVER };
 
-static enum interest interest_of(const struct ledger_sale *sale, int64_t now_ms)
-{
-    if (sale->settings.starts_ms > now_ms)
-        return COMING;
-    return sale_figures_open_at(sale, now_ms) && sale->sold < sale->total ? RUNNING : OVER;
-}
-
 struct candidate {
-    const struct ledger_sale *sale;
+    struct known_sale *known;
     enum interest interest;
+    bool open; /* or about to be */
 };
 
-/* Running ones, then coming ones in the order of their starts. */
+static struct candidate candidate_of(struct known_sale *known, int64_t now_ms)
+{
+    const struct ledger_sale *sale = &known->sale;
+    bool open = live_sale_open_at(sale, now_ms);
+    int64_t starts_in_ms = sale->settings.starts_ms - now_ms;
+    return (struct candidate){
+        .known = known,
+        .open = open || (starts_in_ms > 0 && starts_in_ms < SOON_MS),
+        .interest = starts_in_ms > 0                   ? COMING
+                    : open && sale->sold < sale->total ? RUNNING
+                                                       : OVER,
+    };
+}
+
+/* Open sales first, then those in which something happened last. */
+static int by_change(const void *a, const void *b)
+{
+    const struct candidate *one = a, *other = b;
+    if (one->open != other->open)
+        return one->open ? -1 : 1;
+    if (one->known->changed_ms != other->known->changed_ms)
+        return one->known->changed_ms > other->known->changed_ms ? -1 : 1;
+    return strcmp(one->known->sale.sku, other->known->sale.sku);
+}
+
+/* Running sales, then coming ones in the order of their starts. */
 static int by_interest(const void *a, const void *b)
 {
     const struct candidate *one = a, *other = b;
-    int64_t one_ms = one->sale->settings.starts_ms, other_ms = other->sale->settings.starts_ms;
+    const struct ledger_sale *sale = &one->known->sale, *second = &other->known->sale;
     if (one->interest != other->interest)
         return one->interest < other->interest ? -1 : 1;
-    if (one->interest == COMING && one_ms != other_ms)
-        return one_ms < other_ms ? -1 : 1;
-    return strcmp(one->sale->sku, other->sale->sku);
+    if (one->interest == COMING && sale->settings.starts_ms != second->settings.starts_ms)
+        return sale->settings.starts_ms < second->settings.starts_ms ? -1 : 1;
+    return strcmp(sale->sku, second->sku);
 }
 
-/* What was known of the sale's round before. */
-static const struct shown *find_before(const struct live_sales *before,
-                                       const struct ledger_sale *sale)
+/* Chooses the sales for the figures, and out of them those for the page. */
+static void choose(struct live_sales *sales, int64_t now_ms)
 {
-    for (size_t i = 0; i < before->count; i++)
-        if (strcmp(before->shown[i].sale.sku, sale->sku) == 0 &&
-            before->shown[i].sale.round == sale->round)
-            return &before->shown[i];
-    return NULL;
-}
-
-/* Chooses the sales out of those that the observer knows. */
-static void choose(struct live_sales *sales, const struct sale_figures_view *view)
-{
-    struct candidate all[SALE_FIGURES_SHOWN_MAX];
-    for (size_t i = 0; i < view->shown; i++) {
-        const struct ledger_sale *sale = &view->sales[i];
-        int64_t now_ms = synced_clock_ms(&sales->service->clock);
-        all[i] = (struct candidate){sale, interest_of(sale, now_ms)};
+    struct candidate *all = calloc(sales->count + 1, sizeof *all);
+    if (!all)
+        abort();
+    for (size_t i = 0; i < sales->count; i++) {
+        all[i] = candidate_of(&sales->known[i], now_ms);
+        sales->known[i].chosen = false;
     }
-    qsort(all, view->shown, sizeof *all, by_interest);
-    sales->count = view->shown < LIVE_SALES_MAX ? view->shown : LIVE_SALES_MAX;
-    sales->more = view->known - sales->count;
-    for (size_t i = 0; i < sales->count; i++)
-        sales->shown[i] = (struct shown){.sale = *all[i].sale};
+    qsort(all, sales->count, sizeof *all, by_change);
+    size_t chosen = sales->count < LIVE_FIGURES_MAX ? sales->count : LIVE_FIGURES_MAX;
+    for (size_t i = 0; i < chosen; i++)
+        all[i].known->chosen = true;
+    qsort(all, chosen, sizeof *all, by_interest);
+    sales->listed_count = chosen < LIVE_SALES_MAX ? chosen : LIVE_SALES_MAX;
+    for (size_t i = 0; i < sales->listed_count; i++)
+        sales->listed[i] = all[i].known;
+    free(all);
 }
 
 /* ---- the ledger ---- */
 
 struct reading {
     struct live_sales *sales;
-    const struct live_sales *before;
-    int64_t now_ns;
+    int64_t now_ms;
+    bool answered;
 };
 
-static void note_rate(struct shown *shown, const struct shown *before, int64_t now_ns)
+static void note_chosen(const struct ledger_sale *sale, void *context)
 {
-    shown->read_ns = now_ns;
-    if (!before || before->read_ns == 0)
-        return;
-    double passed_s = (double)(now_ns - before->read_ns) / ns_per_s;
-    double sold = (double)shown->sale.sold - before->sale.sold;
-    shown->sold_per_s = passed_s > 0 && sold > 0 ? sold / passed_s : 0; /* cancels take away */
+    struct reading *reading = context;
+    struct known_sale *known = find(reading->sales, sale->sku);
+    if (known)
+        update(known, sale, reading->now_ms);
 }
 
-static struct shown *find_shown(struct live_sales *sales, const char *sku)
+/* Reads the chosen sales anew, unless the page has just held all sales. */
+static bool read_chosen(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
+{
+    const char *skus[LIVE_FIGURES_MAX];
+    size_t count = 0;
+    struct reading reading = {.sales = sales, .now_ms = now_ms};
+    if (sales->count < LIVE_PAGE_MAX)
+        return true;
+    for (size_t i = 0; i < sales->count; i++)
+        if (sales->known[i].chosen)
+            skus[count++] = sales->known[i].sale.sku;
+    enum ledger_result result = ledger_sales_find(ledger, skus, count, note_chosen, &reading);
+    return result == LEDGER_OK || result == LEDGER_DAMAGED;
+}
+
+static void note_rate(struct known_sale *known)
+{
+    const struct ledger_sale *sale = &known->sale;
+    int64_t now_ns = clock_now_ns();
+    double passed_s = (double)(now_ns - known->rate.read_ns) / ns_per_s, per_s = 0;
+    if (known->rate.read_ns != 0 && known->rate.round == sale->round && passed_s > 0 &&
+        sale->sold > known->rate.sold) /* cancels take away */
+        per_s = (double)(sale->sold - known->rate.sold) / passed_s;
+    known->rate.read_ns = now_ns;
+    known->rate.round = sale->round;
+    known->rate.sold = sale->sold;
+    known->rate.sold_per_s = per_s;
+}
+
+/* Those of the answer before, once the ledger has answered. */
+static void forget_segments(struct live_sales *sales)
 {
     for (size_t i = 0; i < sales->count; i++)
-        if (strcmp(sales->shown[i].sale.sku, sku) == 0)
-            return &sales->shown[i];
-    return NULL;
+        sales->known[i].count = 0;
+    sales->segment_count = 0;
 }
 
-static void note_sale(const struct ledger_sale *sale, const struct ledger_segment *rows,
-                      size_t count, void *context)
+static void note_segments(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                          size_t count, void *context)
 {
     struct reading *reading = context;
     struct live_sales *sales = reading->sales;
-    struct shown *shown = find_shown(sales, sale->sku);
-    size_t room = LIVE_SEGMENTS_ALL - sales->segment_count;
-    if (!shown)
+    struct known_sale *known = find(sales, sale->sku);
+    if (!reading->answered)
+        forget_segments(sales);
+    reading->answered = true;
+    if (!known)
         return;
-    shown->sale = *sale;
-    shown->read = true;
-    shown->first = sales->segment_count;
-    shown->count = count < LIVE_SEGMENTS_MAX ? count : LIVE_SEGMENTS_MAX;
-    if (shown->count > room) /* it has more of them since the observer has seen it */
-        shown->count = room;
-    for (size_t i = 0; i < shown->count; i++)
+    size_t room = LIVE_SEGMENTS_ALL - sales->segment_count;
+    update(known, sale, reading->now_ms);
+    note_rate(known);
+    known->first = sales->segment_count;
+    known->count = count < LIVE_SEGMENTS_MAX ? count : LIVE_SEGMENTS_MAX;
+    if (known->count > room) /* it has more of them since the page was read */
+        known->count = room;
+    for (size_t i = 0; i < known->count; i++)
         sales->segments[sales->segment_count++] = (struct segment){.segment = rows[i].segment,
                                                                    .total = rows[i].capacity,
                                                                    .sold = rows[i].sold,
                                                                    .left = -1};
-    note_rate(shown, find_before(reading->before, sale), reading->now_ns);
 }
 
-/* Marks the sales that are read anew, within the budget. */
-static void choose_read(const struct live_sales *sales, bool wanted_out[LIVE_SALES_MAX])
-{
-    size_t segments = 0;
-    for (size_t i = 0; i < sales->count; i++) {
-        uint32_t more = sales->shown[i].sale.segments;
-        wanted_out[i] = segments + more <= LIVE_SEGMENTS_ALL; /* a smaller one may still fit */
-        segments += wanted_out[i] ? more : 0;
-    }
-}
-
-/* False when the ledger did not answer. */
-static bool read_ledger(struct live_sales *sales, const struct live_sales *before,
-                        struct ledger *ledger, int64_t now_ns)
+/* Reads the sales of the page with their segments, within the budget. */
+static bool read_segments(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
 {
     const char *skus[LIVE_SALES_MAX];
-    bool wanted[LIVE_SALES_MAX];
-    size_t asked = 0;
-    struct reading reading = {sales, before, now_ns};
-    choose_read(sales, wanted);
+    size_t asked = 0, segments = 0;
+    struct reading reading = {.sales = sales, .now_ms = now_ms};
+    enum ledger_result result = LEDGER_OK;
+    for (size_t i = 0; i < sales->listed_count; i++) {
+        const struct ledger_sale *sale = &sales->listed[i]->sale;
+        if (segments + sale->segments > LIVE_SEGMENTS_ALL)
+            continue; /* a smaller one may still fit */
+        segments += sale->segments;
+        skus[asked++] = sale->sku;
+    }
+    if (asked > 0)
+        result = ledger_stock_find(ledger, skus, asked, note_segments, &reading);
+    if (result != LEDGER_OK && result != LEDGER_DAMAGED)
+        return false;
+    if (!reading.answered)
+        forget_segments(sales);
+    return true;
+}
+
+static void publish(struct live_sales *sales, int64_t now_ms)
+{
+    struct live_figures *figures = &sales->figures;
+    pthread_mutex_lock(&sales->mutex);
+    figures->known = sales->count;
+    figures->read_ms = now_ms;
+    figures->shown = 0;
     for (size_t i = 0; i < sales->count; i++)
-        if (wanted[i])
-            skus[asked++] = sales->shown[i].sale.sku;
-    enum ledger_result result =
-        asked == 0 ? LEDGER_OK : ledger_stock_find(ledger, skus, asked, note_sale, &reading);
-    return result == LEDGER_OK || result == LEDGER_DAMAGED;
+        if (sales->known[i].chosen)
+            figures->sales[figures->shown++] = sales->known[i].sale;
+    pthread_mutex_unlock(&sales->mutex);
+}
+
+bool live_sales_read(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
+{
+    bool pages = !sales->page_is_new;
+    sales->page_is_new = pages && read_page(sales, ledger, now_ms);
+    choose(sales, now_ms);
+    if (pages && !(sales->page_is_new && read_chosen(sales, ledger, now_ms)))
+        return false;
+    bool answered = read_segments(sales, ledger, now_ms);
+    if (pages && answered)
+        publish(sales, now_ms);
+    return answered;
+}
+
+void live_sales_figures(struct live_sales *sales, struct live_figures *figures_out)
+{
+    pthread_mutex_lock(&sales->mutex);
+    *figures_out = sales->figures;
+    pthread_mutex_unlock(&sales->mutex);
 }
 
 /* ---- Redis ---- */
 
-struct keys {
-    char segment[SCRIPT_KEY_MAX], lock[SCRIPT_KEY_MAX];
+/* A segment that Redis is asked for, by two commands. */
+struct asked {
+    const struct known_sale *sale;
+    struct segment *segment;
+    char key[SCRIPT_KEY_MAX], lock_key[SCRIPT_KEY_MAX];
 };
 
-static void post_segment(const struct shown *shown, const struct segment *segment,
-                         struct keys *keys, struct command *out)
+static void post_segment(struct asked *asked, struct command *out)
 {
     char name[IDENTIFIER_SIZE + 16];
-    snprintf(name, sizeof name, "%s:%u", shown->sale.sku, segment->segment);
-    lock_redis_key(STOCK_PREFIX, name, "segment", keys->segment);
-    lock_redis_key(STOCK_PREFIX, name, "lock", keys->lock);
+    snprintf(name, sizeof name, "%s:%u", asked->sale->sale.sku, asked->segment->segment);
+    lock_redis_key(STOCK_PREFIX, name, "segment", asked->key);
+    lock_redis_key(STOCK_PREFIX, name, "lock", asked->lock_key);
     out[0] =
-        (struct command){.argc = 5, .argv = {"HMGET", keys->segment, "available", "round", "open"}};
-    out[1] = (struct command){.argc = 2, .argv = {"EXISTS", keys->lock}};
+        (struct command){.argc = 5, .argv = {"HMGET", asked->key, "available", "round", "open"}};
+    out[1] = (struct command){.argc = 2, .argv = {"EXISTS", asked->lock_key}};
+}
+
+/* Posts the commands for the segments of all sales on the page; the number of segments. */
+static size_t post_segments(struct live_sales *sales, struct asked *asked, struct command *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sales->listed_count; i++) {
+        const struct known_sale *sale = sales->listed[i];
+        for (size_t s = sale->first; s < sale->first + sale->count; s++, count++) {
+            asked[count].sale = sale;
+            asked[count].segment = &sales->segments[s];
+            post_segment(&asked[count], &out[2 * count]);
+        }
+    }
+    return count;
 }
 
 /* A segment is dirty when Redis' numbers are of no use: missing, of another round, or those of a
  * holder that has gone without settling them. */
-static void note_segment(const struct shown *shown, struct segment *segment,
-                         const struct command *answers)
+static void note_answers(const struct asked *asked, const struct command *answers)
 {
+    struct segment *segment = asked->segment;
     const char *available = command_text(&answers[0], 0, NULL);
     const char *open = command_text(&answers[0], 2, NULL);
     segment->locked = command_int(&answers[1], -1) > 0;
-    bool present = available && command_int(&answers[0], 1) == (int64_t)shown->sale.round;
+    bool present = available && command_int(&answers[0], 1) == (int64_t)asked->sale->sale.round;
     segment->left = present ? command_int(&answers[0], 0) : -1;
     segment->dirty = !segment->locked && (!present || (open && open[0] != '\0'));
 }
 
-/* One pipeline, of whole segments: all of one sale are asked together. */
-static bool read_redis(struct live_sales *sales, struct redis *redis)
+static bool run_pipeline(struct live_sales *sales, struct redis *redis)
 {
-    size_t count = 2 * sales->segment_count;
-    struct command *commands = calloc(count + 1, sizeof *commands);
-    struct keys *keys = calloc(sales->segment_count + 1, sizeof *keys);
+    struct command *commands = calloc(2 * LIVE_SEGMENTS_ALL, sizeof *commands);
+    struct asked *asked = calloc(LIVE_SEGMENTS_ALL, sizeof *asked);
     bool answered = true;
-    if (!commands || !keys)
+    if (!commands || !asked)
         abort();
-    for (size_t i = 0; i < sales->count; i++)
-        for (size_t s = sales->shown[i].first; s < sales->shown[i].first + sales->shown[i].count;
-             s++)
-            post_segment(&sales->shown[i], &sales->segments[s], &keys[s], &commands[2 * s]);
+    size_t count = post_segments(sales, asked, commands);
     if (count > 0)
-        command_run(redis, commands, count);
-    for (size_t i = 0; i < count; i++)
+        command_run(redis, commands, 2 * count);
+    for (size_t i = 0; i < 2 * count; i++)
         answered = answered && commands[i].result == REDIS_ANSWERED;
-    for (size_t i = 0; answered && i < sales->count; i++)
-        for (size_t s = sales->shown[i].first; s < sales->shown[i].first + sales->shown[i].count;
-             s++)
-            note_segment(&sales->shown[i], &sales->segments[s], &commands[2 * s]);
-    command_clear(commands, count);
+    for (size_t i = 0; answered && i < count; i++)
+        note_answers(&asked[i], &commands[2 * i]);
+    command_clear(commands, 2 * count);
     free(commands);
-    free(keys);
+    free(asked);
     return answered;
 }
 
-/* Without counters in Redis the ledger alone knows. */
-static bool uses_redis(const struct service *service)
+bool live_sales_read_redis(struct live_sales *sales, struct redis *redis)
 {
-    return strcmp(service->config.strategy, "database") != 0;
-}
-
-static void take_from_ledger(struct live_sales *sales)
-{
+    if (sales->with_redis)
+        return sales->redis_known = redis && run_pipeline(sales, redis);
     for (size_t i = 0; i < sales->segment_count; i++)
         sales->segments[i].left = (int64_t)sales->segments[i].total - sales->segments[i].sold;
-}
-
-void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct redis *redis,
-                     int64_t now_ns, bool *ledger_out, bool *redis_out)
-{
-    struct sale_figures_view *view = malloc(sizeof *view);
-    struct live_sales *next = live_sales_open(sales->service);
-    if (!view)
-        abort();
-    observer_sales(sales->service->observer, view);
-    choose(next, view);
-    free(view);
-    *redis_out = true;
-    *ledger_out = ledger && read_ledger(next, sales, ledger, now_ns);
-    if (*ledger_out)
-        *sales = *next;
-    live_sales_close(&next);
     sales->redis_known = true;
-    if (!uses_redis(sales->service))
-        take_from_ledger(sales);
-    else
-        sales->redis_known = *redis_out = redis && read_redis(sales, redis);
+    return redis;
 }
 
 /* ---- as JSON ---- */
@@ -322,40 +479,32 @@ static json_t *segment_json(const struct segment *segment, bool redis_known)
                      segment->locked, "dirty", segment->dirty);
 }
 
-static json_t *segments_json(const struct live_sales *sales, const struct shown *shown)
+static json_t *sale_json_of(const struct live_sales *sales, const struct known_sale *known,
+                            int64_t now_ms)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < shown->count; i++)
-        json_array_append_new(list,
-                              segment_json(&sales->segments[shown->first + i], sales->redis_known));
-    return list;
-}
-
-static json_t *sale_json_of(const struct live_sales *sales, const struct shown *shown)
-{
-    const struct ledger_sale *sale = &shown->sale;
+    const struct ledger_sale *sale = &known->sale;
     const struct ledger_settings *settings = &sale->settings;
-    int64_t now_ms = synced_clock_ms(&sales->service->clock);
-    json_t *object = json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:b}", "sku", sale->sku, "round",
-                               (int)sale->round, "state", state_word(sale, now_ms), "total",
-                               (int)sale->total, "sold", (int)sale->sold, "left",
-                               (int)(sale->total - sale->sold), "paused", settings->paused);
-    json_object_set_new(object, "starts_at", time_json(settings->starts_ms));
-    json_object_set_new(object, "ends_at", time_json(settings->ends_ms));
-    json_object_set_new(object, "per_user_limit", json_integer(settings->per_user_limit));
-    json_object_set_new(object, "pay_within_s", json_integer(settings->pay_within_s));
-    json_object_set_new(object, "sold_per_s", json_real(round(shown->sold_per_s * 10) / 10));
-    json_object_set_new(object, "segments", segments_json(sales, shown));
-    json_object_set_new(object, "segments_more",
-                        json_integer((json_int_t)sale->segments - (json_int_t)shown->count));
-    return object;
+    json_t *segments = json_array();
+    for (size_t i = 0; i < known->count; i++)
+        json_array_append_new(segments,
+                              segment_json(&sales->segments[known->first + i], sales->redis_known));
+    return json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:b, s:o, s:o, s:i, s:i, s:f, s:o, s:i}",
+                     "sku", sale->sku, "round", (int)sale->round, "state", state_word(sale, now_ms),
+                     "total", (int)sale->total, "sold", (int)sale->sold, "left",
+                     (int)(sale->total - sale->sold), "paused", settings->paused, "starts_at",
+                     time_json(settings->starts_ms), "ends_at", time_json(settings->ends_ms),
+                     "per_user_limit", (int)settings->per_user_limit, "pay_within_s",
+                     (int)settings->pay_within_s, "sold_per_s",
+                     round(known->rate.sold_per_s * 10) / 10, "segments", segments, "segments_more",
+                     (int)sale->segments - (int)known->count);
 }
 
-void live_sales_add(const struct live_sales *sales, json_t *object)
+void live_sales_add(const struct live_sales *sales, json_t *object, int64_t now_ms)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < sales->count; i++)
-        json_array_append_new(list, sale_json_of(sales, &sales->shown[i]));
+    for (size_t i = 0; i < sales->listed_count; i++)
+        json_array_append_new(list, sale_json_of(sales, sales->listed[i], now_ms));
     json_object_set_new(object, "sales", list);
-    json_object_set_new(object, "sales_more", json_integer((json_int_t)sales->more));
+    json_object_set_new(object, "sales_more",
+                        json_integer((json_int_t)(sales->count - sales->listed_count)));
 }

@@ -1,4 +1,4 @@
-/* The workers: starts and ends all but health and the observer. */
+/* The workers: starts and ends all but health. */
 #include "service/workers/workers.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
 
 #include "service/service.h"
 
-/* ---- all but health and the observer ---- */
+/* ---- all but health ---- */
 
 enum { ORDER_WORKERS_MAX = 64 }; /* the upper end of the option order_workers */
 
@@ -83,11 +83,5 @@ void preparer_join(struct preparer **preparer);
 /* True when the ledger cannot serve this daemon, or another daemon has its node number, with the
  * reason in `error_out`: then the daemon cannot serve. Any thread. */
 bool preparer_refused(const struct preparer *preparer, char *error_out, size_t error_size);
-
-/* The line of progress tells in the log what goes on, every log_every seconds. Started after the
- * observer; NULL when log_every is 0. */
-struct progress *progress_start(struct service *service);
-void progress_stop(struct progress *progress);
-void progress_join(struct progress **progress);
 
 #endif

@@ -19,7 +19,7 @@
 #include "service/request/order_answer.h"
 #include "service/request/faults.h"
 #include "service/workers/health.h"
-#include "service/workers/observer.h"
+#include "service/live/live.h"
 #include "stock/stock.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
@@ -32,7 +32,7 @@ enum {
     NODE_UNTIL_S = 1000000,
 };
 
-/* ---- what stands in for the threads of health, and for the observer ---- */
+/* ---- what stands in for the threads of health, and for the live thread ---- */
 
 enum health_state health_redis(const struct health *health, int64_t now_ns)
 {
@@ -85,16 +85,22 @@ int64_t health_ledger_took_ns(const struct health *health)
     return health_redis_took_ns(health);
 }
 
-void observer_process(struct observer *observer, struct process_stats *stats_out)
+struct prepared *live_page(struct live *live)
 {
-    (void)observer;
+    (void)live;
+    return NULL;
+}
+
+void live_process(struct live *live, struct process_stats *stats_out)
+{
+    (void)live;
     process_stats_read(stats_out);
 }
 
-void observer_sales(struct observer *observer, struct sale_figures_view *view_out)
+void live_figures(struct live *live, struct live_figures *figures_out)
 {
-    (void)observer;
-    memset(view_out, 0, sizeof *view_out);
+    (void)live;
+    memset(figures_out, 0, sizeof *figures_out);
 }
 
 /* ---- the service, its HTTP thread and its workers ---- */

@@ -225,8 +225,8 @@ def test_clients_that_left_keep_no_descriptor(daemon, request_bytes):
     for _ in range(200):
         with socket.create_connection(daemon.address) as sock:
             sock.sendall(request_bytes)
-    # An order worker opens its two connections when it first has something to do, and the observer
-    # opens one.
+    # An order worker opens its two connections when it first has something to do, and the live
+    # thread its own.
     wait_until(lambda: descriptors() <= before + 6, "their descriptors closed", timeout=20)
 
 

@@ -1,8 +1,8 @@
 /* The line of progress: what goes on, every log_every seconds.
  *
  * why_a_thread: when the ledger or Redis hangs, the line must come all the same. So this thread
- * asks neither: it reads the metrics, and the figures of sales that the observer has read. */
-#include "service/workers/workers.h"
+ * asks neither: it reads the metrics, and the figures of sales that the live thread has read. */
+#include "service/live/live.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/worker.h"
 #include "service/log/log.h"
 #include "service/metrics/rates.h"
-#include "service/workers/observer.h"
 
 enum {
     TEXT_SIZE = 192,
@@ -31,13 +30,13 @@ struct progress {
     struct worker thread;
     struct service *service;
     struct rates rates;
-    struct sale_figures_view views[2]; /* the present one, and the one before it with its time */
+    struct live_figures views[2]; /* the present one, and the one before it with its time */
     int present;
 };
 
 /* ---- sales ---- */
 
-static const struct ledger_sale *find(const struct sale_figures_view *view, const char *sku)
+static const struct ledger_sale *find(const struct live_figures *view, const char *sku)
 {
     for (size_t i = 0; i < view->shown; i++)
         if (strcmp(view->sales[i].sku, sku) == 0)
@@ -53,8 +52,8 @@ static int compare(const void *a, const void *b)
 
 /* Lists the sales that moved between two views, the busiest first. A round that has begun in
  * between counts from the next view on. */
-static size_t list_moved(const struct sale_figures_view *before,
-                         const struct sale_figures_view *now, struct moved *moved_out)
+static size_t list_moved(const struct live_figures *before, const struct live_figures *now,
+                         struct moved *moved_out)
 {
     size_t count = 0;
     for (size_t i = 0; i < now->shown; i++) {
@@ -66,13 +65,13 @@ static size_t list_moved(const struct sale_figures_view *before,
     return count;
 }
 
-/* Looks at the observer's figures. The number of sales that moved, and over how many ms; 0 while
+/* Looks at the live thread's figures. The number of sales that moved, and over how many ms; 0 while
  * there are no newer figures. */
 static size_t look_at_sales(struct progress *progress, struct moved *moved_out, int64_t *ms_out)
 {
-    const struct sale_figures_view *before = &progress->views[progress->present];
-    struct sale_figures_view *now = &progress->views[!progress->present];
-    observer_sales(progress->service->observer, now);
+    const struct live_figures *before = &progress->views[progress->present];
+    struct live_figures *now = &progress->views[!progress->present];
+    live_figures(progress->service->live, now);
     *ms_out = now->read_ms - before->read_ms;
     if (*ms_out <= 0)
         return 0;
@@ -99,7 +98,7 @@ static void print_daemon(const struct rates_figures *figures, size_t queue, char
 static void write_lines(struct progress *progress)
 {
     struct rates_figures figures;
-    struct moved moved[SALE_FIGURES_SHOWN_MAX];
+    struct moved moved[LIVE_FIGURES_MAX];
     char daemon[TEXT_SIZE];
     int64_t ms = 0;
     size_t queue = queue_depth(progress->service->orders);

@@ -1,13 +1,13 @@
 /* The figures of the sales follow the ledger, and are bounded however many sales there are. */
-#include "service/metrics/sale_figures.h"
+#include "service/live/live_sales.h"
 #include "sql/server/server.h"
 #include "sql/test_server.h"
 
 static struct ledger *ledger;
-static struct sale_figures *figures;
-static struct sale_figures_view view;
+static struct live_sales *sales;
+static struct live_figures view;
 
-enum { NOW_MS = 1000000000, PAGES = 3, MANY = (PAGES - 1) * SALE_FIGURES_PAGE + 50 };
+enum { NOW_MS = 1000000000, PAGES = 3, MANY = (PAGES - 1) * LIVE_PAGE_MAX + 50 };
 
 static int start_group(void **state)
 {
@@ -27,21 +27,23 @@ static int start(void **state)
 {
     (void)state;
     sql_server_empty();
-    figures = sale_figures_open();
+    sales = live_sales_open(false);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    sale_figures_close(&figures);
+    live_sales_close(&sales);
     return 0;
 }
 
+/* Two turns, of which one reads a page. */
 static void turn(int64_t now_ms)
 {
-    assert_true(sale_figures_turn(figures, ledger, now_ms));
-    sale_figures_view(figures, &view);
+    assert_true(live_sales_read(sales, ledger, now_ms));
+    assert_true(live_sales_read(sales, ledger, now_ms));
+    live_sales_figures(sales, &view);
     assert_int_equal(view.read_ms, now_ms);
     for (size_t i = 1; i < view.shown; i++)
         assert_true(strcmp(view.sales[i - 1].sku, view.sales[i].sku) < 0);
@@ -101,7 +103,7 @@ static void test_many_sales_are_bounded(void **state)
     make_sales(MANY);
     for (unsigned i = 1; i <= PAGES; i++) {
         turn(NOW_MS + i);
-        assert_int_equal(view.shown, SALE_FIGURES_SHOWN_MAX);
+        assert_int_equal(view.shown, LIVE_FIGURES_MAX);
     }
     assert_int_equal(view.known, MANY);
     assert_null(shown("s1020")); /* of the first page, so read longest ago */
@@ -127,19 +129,19 @@ static void test_a_running_sale_is_shown(void **state)
     for (unsigned i = 1; i <= PAGES; i++)
         turn(NOW_MS + 1000 + i);
     assert_non_null(shown("s1020"));
-    assert_int_equal(view.shown, SALE_FIGURES_SHOWN_MAX);
+    assert_int_equal(view.shown, LIVE_FIGURES_MAX);
 }
 
 static void test_open_window(void **state)
 {
     (void)state;
     struct ledger_sale sale = {.settings = {.starts_ms = 0, .ends_ms = 0}};
-    assert_true(sale_figures_open_at(&sale, 5));
+    assert_true(live_sale_open_at(&sale, 5));
     sale.settings = (struct ledger_settings){.starts_ms = 5, .ends_ms = 7, .paused = true};
-    assert_false(sale_figures_open_at(&sale, 4));
-    assert_true(sale_figures_open_at(&sale, 5));
-    assert_true(sale_figures_open_at(&sale, 6));
-    assert_false(sale_figures_open_at(&sale, 7));
+    assert_false(live_sale_open_at(&sale, 4));
+    assert_true(live_sale_open_at(&sale, 5));
+    assert_true(live_sale_open_at(&sale, 6));
+    assert_false(live_sale_open_at(&sale, 7));
 }
 
 /* The figures stay as they were. */
@@ -151,8 +153,8 @@ static void test_a_ledger_that_fails(void **state)
     char error[128];
     struct ledger *nowhere = ledger_open("mysql://u:p@127.0.0.1:1/none", 100, error, sizeof error);
     assert_non_null(nowhere);
-    assert_false(sale_figures_turn(figures, nowhere, NOW_MS + 1));
-    sale_figures_view(figures, &view);
+    assert_false(live_sales_read(sales, nowhere, NOW_MS + 1));
+    live_sales_figures(sales, &view);
     assert_int_equal(view.read_ms, NOW_MS);
     assert_int_equal(view.shown, 1);
     ledger_close(&nowhere);
