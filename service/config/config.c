@@ -64,8 +64,8 @@ static void print_help(FILE *out)
         "\n"
         "  --config FILE\n"
         "      Read this configuration file (also SECKILL_CONFIG).\n"
-        "  --help, --help-config, --help-man, --version\n"
-        "      Print this text, a commented configuration file, its manual page, the version.\n"
+        "  --help, --help-config, --version\n"
+        "      Print this text, a commented configuration file, the version.\n"
         "  --check-config\n"
         "      Read the configuration, files of tokens included, say all that is wrong with it,\n"
         "      and end with status 0 or 2. Connects nowhere.\n"
@@ -99,87 +99,13 @@ static void print_reference(FILE *out)
     }
 }
 
-/* ---- the manual page ---- */
-
-/* Words of running text as roff takes them. */
-static void print_roff(FILE *out, const char *text, size_t length)
-{
-    for (size_t i = 0; i < length; i++)
-        if (text[i] == '\\')
-            fputs("\\e", out);
-        else if (text[i] == '-')
-            fputs("\\-", out);
-        else
-            putc(text[i], out);
-}
-
-/* The same with a new line after each sentence, and none that roff takes for a request. */
-static void print_sentences(FILE *out, const char *text)
-{
-    while (*text) {
-        const char *end = strstr(text, ". ");
-        size_t length = end ? (size_t)(end - text) + 1 : strlen(text);
-        if (*text == '.' || *text == '\'')
-            fputs("\\&", out);
-        print_roff(out, text, length);
-        putc('\n', out);
-        text += length;
-        text += strspn(text, " ");
-    }
-}
-
-static void print_option_manual(FILE *out, const struct option *option)
-{
-    fprintf(out, ".TP\n.B ");
-    print_roff(out, option->name, strlen(option->name));
-    if (option->initial[0]) {
-        fprintf(out, " = ");
-        print_roff(out, option->initial, strlen(option->initial));
-    }
-    fprintf(out, "\n");
-    print_sentences(out, option->doc);
-    fprintf(out, ".br\nAllowed: ");
-    value_print_allowed(out, option);
-    fprintf(out, ".\n");
-}
-
-static void print_manual(FILE *out)
-{
-    fprintf(out,
-            ".TH SECKILL.CONF 5 2026-11-22 \"" SECKILL_PROGRAM " " SECKILL_VERSION
-            "\" \"File Formats\"\n"
-            ".SH NAME\n"
-            "seckill.conf \\- configuration of " SECKILL_PROGRAM "(8)\n"
-            ".SH DESCRIPTION\n"
-            "The file that\n"
-            ".BI \"" SECKILL_PROGRAM " \\-\\-config \" FILE\n"
-            "reads holds one setting a line,\n"
-            ".IR option \" = \" value .\n"
-            "Blank lines and lines that begin with # do not count.\n"
-            "Values stand without quotes, and no option may stand twice.\n"
-            ".PP\n"
-            "Each option is a flag of the daemon as well (max_batch: \\-\\-max\\-batch) and an\n"
-            "environment variable (SECKILL_MAX_BATCH).\n"
-            "Flags win over the environment, the environment wins over the file.\n"
-            ".PP\n"
-            ".B " SECKILL_PROGRAM " \\-\\-check\\-config\n"
-            "tells what is wrong with a file.\n"
-            ".SH OPTIONS\n"
-            "Each stands with its default.\n");
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        print_option_manual(out, &config_options[i]);
-    fprintf(out, ".SH SEE ALSO\n.BR " SECKILL_PROGRAM " (8),\n.BR seckillctl (1)\n");
-}
-
-/* Prints what one of the flags "help", "help-config", "help-man" and "version" asks for. */
+/* Prints what one of the flags "help", "help-config" and "version" asks for. */
 static void help_print(FILE *out, const char *flag)
 {
     if (strcmp(flag, "help") == 0)
         print_help(out);
     else if (strcmp(flag, "help-config") == 0)
         print_reference(out);
-    else if (strcmp(flag, "help-man") == 0)
-        print_manual(out);
     else if (strcmp(flag, "version") == 0)
         fprintf(out, SECKILL_PROGRAM " " SECKILL_VERSION "\n");
     else

@@ -8,7 +8,7 @@
 
 enum config_result {
     CONFIG_OK,   /* every field is set and valid */
-    CONFIG_EXIT, /* --help, --help-… or --version was printed to out: exit 0 */
+    CONFIG_EXIT, /* --help, --help-config or --version was printed to out: exit 0 */
     CONFIG_BAD,  /* the reason was printed to err: exit 2 */
 };
 
@@ -40,7 +40,5 @@ void config_log(const struct config *config);
 
 /* Frees the texts and sets everything to zero. Harmless when repeated. */
 void config_free(struct config *config);
-
-/* ---- what the program prints ---- */
 
 #endif

@@ -162,7 +162,6 @@ static const char *const plain_flags[] = {[CONFIG_CHECK] = "check-config",
                                           [CONFIG_PRINT_GRANTS] = "print-grants",
                                           "help",
                                           "help-config",
-                                          "help-man",
                                           "version"};
 enum { PLAIN_FLAGS = sizeof plain_flags / sizeof *plain_flags };
 
