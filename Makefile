@@ -136,7 +136,7 @@ ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
-headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h openapi.h web_files.h)
+headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h openapi.h web_files.h ctl_completion.h)
 
 LOCK_VERSION := 1.0.0
 
@@ -406,6 +406,13 @@ $(gen)/openapi.h: service/openapi.json
 	$(Q)mkdir -p $(@D)
 	$(Q){ $(call made_of,$<); \
 	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
+
+$(gen)/ctl_completion.h: ctl/completion/bash ctl/completion/zsh
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ $(call made_of,the files in ctl/completion/); for f in $(filter ctl/%,$^); do \
+	    echo "static const char completion_$$(basename $$f)[] ="; $(c_string) $$f; echo '    "";'; \
+	done; } >$@
 
 # The pages' curves are drawn by dygraphs, of Debian's libjs-dygraphs (2.2.1 in Debian 12).
 DYGRAPHS ?= /usr/share/javascript/dygraphs

@@ -1,4 +1,4 @@
-/* The table of commands, and the help and the completion made from it. */
+/* The table of commands, and the help made from it. */
 #ifndef SECKILL_CTL_COMMANDS_H
 #define SECKILL_CTL_COMMANDS_H
 
