@@ -32,7 +32,6 @@
 enum {
     CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
     BUCKETS = 256,
-    FREE_MAX = 32,     /* waiters kept for reuse, with their eventfds */
     RECONNECT_MS = 50, /* between tries to reach a server */
 };
 
@@ -40,7 +39,7 @@ struct waiter {
     struct waiter_hub *hub;
     struct channel *channel;
     TAILQ_ENTRY(waiter) on_channel; /* in order of arrival */
-    TAILQ_ENTRY(waiter) on_hub;     /* of all channels, or kept for reuse */
+    TAILQ_ENTRY(waiter) on_hub;     /* of all channels */
     int event_fd;
     bool woken;
     bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
@@ -66,8 +65,7 @@ struct waiter_hub {
     uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
     int64_t silent_ms;        /* since when the server owes an answer to one, if it does */
     struct waiter *leader;
-    struct waiters all, free;
-    int free_count;
+    struct waiters all;
     LIST_HEAD(bucket, channel) buckets[BUCKETS];
 };
 
@@ -84,7 +82,6 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
         return NULL;
     }
     TAILQ_INIT(&hub->all);
-    TAILQ_INIT(&hub->free);
     hub->timeout_ms = timeout_ms;
     pthread_mutex_init(&hub->mutex, NULL);
     process_guard(&hub->guard, &hub->mutex);
@@ -98,11 +95,6 @@ void waiter_hub_close(struct waiter_hub **hub)
     if (!old)
         return;
     assert(TAILQ_EMPTY(&old->all));
-    for (struct waiter *waiter; (waiter = TAILQ_FIRST(&old->free)) != NULL;) {
-        TAILQ_REMOVE(&old->free, waiter, on_hub);
-        close(waiter->event_fd);
-        free(waiter);
-    }
     redis_close(&old->redis);
     process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
@@ -114,8 +106,6 @@ void waiter_hub_forget(struct waiter_hub *hub)
 {
     const struct waiter *w;
     TAILQ_FOREACH (w, &hub->all, on_hub)
-        close(w->event_fd);
-    TAILQ_FOREACH (w, &hub->free, on_hub)
         close(w->event_fd);
     if (hub->online && redis_fd(hub->redis) >= 0)
         close(redis_fd(hub->redis));
@@ -313,57 +303,39 @@ static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 
 /* ---- waiters ---- */
 
-static struct waiter *waiter_make(struct waiter_hub *hub)
-{
-    struct waiter *waiter = TAILQ_FIRST(&hub->free);
-    if (waiter) {
-        TAILQ_REMOVE(&hub->free, waiter, on_hub);
-        assert(hub->free_count > 0);
-        hub->free_count--;
-    } else {
-        waiter = calloc(1, sizeof *waiter);
-        if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
-            free(waiter);
-            waiter = NULL;
-        }
-    }
-    return waiter;
-}
-
-static void waiter_recycle(struct waiter_hub *hub, struct waiter *waiter)
-{
-    assert(!waiter->sleeping && !waiter->signalled);
-    if (hub->free_count < FREE_MAX) {
-        TAILQ_INSERT_HEAD(&hub->free, waiter, on_hub);
-        hub->free_count++;
-        return;
-    }
-    close(waiter->event_fd);
-    free(waiter);
-}
-
 /* A waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
 static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
 {
-    assert(waiter->event_fd >= 0);
-    *waiter = (struct waiter){.hub = hub, .channel = channel, .event_fd = waiter->event_fd};
+    waiter->hub = hub;
+    waiter->channel = channel;
     TAILQ_INSERT_TAIL(&channel->waiters, waiter, on_channel);
     TAILQ_INSERT_HEAD(&hub->all, waiter, on_hub);
     waiter->woken = channel->request <= hub->answered;
 }
 
+static void waiter_free(struct waiter *waiter)
+{
+    if (waiter && waiter->event_fd >= 0)
+        close(waiter->event_fd);
+    free(waiter);
+}
+
+/* The descriptor is opened and closed with the mutex held, so that a child of fork knows of it. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
 {
     assert(strlen(name) < CHANNEL_MAX);
+    struct channel *channel = NULL;
+    struct waiter *waiter = calloc(1, sizeof *waiter);
     pthread_mutex_lock(&hub->mutex);
-    struct channel *channel = channel_find(hub, name);
-    struct waiter *waiter = waiter_make(hub);
-    if (waiter && !channel)
-        channel = channel_make(hub, name);
-    if (waiter && channel) {
+    if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
+        channel = channel_find(hub, name);
+        if (!channel)
+            channel = channel_make(hub, name);
+    }
+    if (channel) {
         link_waiter(hub, channel, waiter);
-    } else if (waiter) {
-        waiter_recycle(hub, waiter);
+    } else {
+        waiter_free(waiter);
         waiter = NULL;
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -447,9 +419,8 @@ void waiter_leave(struct waiter **leaving, bool content)
     TAILQ_REMOVE(&hub->all, waiter, on_hub);
     if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
         wake_some(TAILQ_FIRST(&channel->waiters), 1);
-    clear_signal(waiter);
     if (TAILQ_EMPTY(&channel->waiters))
         channel_drop(hub, channel);
-    waiter_recycle(hub, waiter);
+    waiter_free(waiter);
     pthread_mutex_unlock(&hub->mutex);
 }
