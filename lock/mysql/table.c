@@ -26,7 +26,8 @@ struct row {
     char owner[SECLOCK_TOKEN_MAX];
     uint64_t fence;
     int hold_count;
-    int64_t left_ms; /* of the lease; 0: nobody holds it */
+    int64_t left_ms;  /* of the lease; 0: nobody holds it */
+    uint64_t changed; /* rows, by the first statement */
 };
 
 static bool true_column(const char *column)
@@ -39,7 +40,7 @@ static bool true_column(const char *column)
 static void row_read(struct db *db, struct row *row_out)
 {
     char **columns = db_row(db);
-    *row_out = (struct row){.found = columns != NULL};
+    *row_out = (struct row){.found = columns != NULL, .changed = db_affected(db, 0)};
     if (!columns)
         return;
     snprintf(row_out->owner, SECLOCK_TOKEN_MAX, "%s", columns[0] ? columns[0] : "");
@@ -121,17 +122,15 @@ static void release_text(const struct mysql_pool *pool, const struct seclock_han
 
 /* ---- running them ---- */
 
-/* Sends the statements, and in the same packet the SELECT of the row for a request (or ""); then
- * frees them. `affected_out` counts the rows of the first statement. With a handle, within the time
- * of its acquisition. */
-static enum seclock_result run_and_read(struct mysql_pool *pool, struct sql_text *sql,
-                                        const struct seclock_handle *handle, const char *name,
-                                        const char *request, struct row *row_out,
-                                        uint64_t *affected_out)
+/* Sends the statements, and in the same packet the SELECT of the lock's row; then frees them. With
+ * a handle (may be NULL) for its request, and within the time of its acquisition. */
+static enum seclock_result run(struct mysql_pool *pool, struct sql_text *sql,
+                               const struct seclock_handle *handle, const char *name,
+                               struct row *row_out)
 {
     assert(name[0] != '\0');
     *row_out = (struct row){0};
-    *affected_out = 0;
+    const char *request = handle ? handle->request : "";
     enum seclock_result result = SECLOCK_FAILED;
     struct db *db = mysql_pool_take(pool);
     mysql_write(
@@ -141,71 +140,46 @@ static enum seclock_result run_and_read(struct mysql_pool *pool, struct sql_text
         "TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
         "FROM distributed_lock WHERE name=%k",
         request, request, name);
-    if (db)
+    if (db) {
         result = mysql_pool_query(pool, handle, db, sql, NULL);
-    if (result == SECLOCK_OK) {
-        *affected_out = db_affected(db, 0);
-        row_read(db, row_out);
-    }
-    if (db)
+        if (result == SECLOCK_OK)
+            row_read(db, row_out);
         mysql_pool_give(pool, db);
+    }
     sql_free(sql);
     return result;
-}
-
-/* Calls run_and_read for the hold of a handle. */
-static enum seclock_result run_for(struct mysql_pool *pool, struct sql_text *sql,
-                                   const struct seclock_handle *handle, struct row *row_out,
-                                   uint64_t *affected_out)
-{
-    return run_and_read(pool, sql, handle, handle->name, handle->request, row_out, affected_out);
-}
-
-/* Inserts a row that is free. Without an answer the lock is as free as before, with or without the
- * row: so there is no doubt. */
-static enum seclock_result make_row(struct mysql_pool *pool, const struct seclock_handle *handle)
-{
-    struct sql_text sql = {0};
-    struct row row;
-    uint64_t affected;
-    mysql_write(pool, &sql,
-                "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(%k,NOW(6));",
-                handle->name);
-    enum seclock_result result = run_for(pool, &sql, handle, &row, &affected);
-    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
 static enum seclock_result acquire_once(struct mysql_pool *pool,
                                         const struct seclock_handle *handle, struct row *row_out)
 {
     struct sql_text sql = {0};
-    uint64_t affected;
     acquire_text(pool, handle, &sql);
-    return run_for(pool, &sql, handle, row_out, &affected);
+    return run(pool, &sql, handle, handle->name, row_out);
 }
 
-static void take_row(struct seclock_handle *handle, const struct row *row)
-{
-    assert(row->holds);
-    handle->fence = row->fence;
-    handle->hold_count = row->hold_count;
-}
-
-/* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition. */
+/* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition.
+ * Without an answer to that the lock is as free as before, with or without the row: so there is no
+ * doubt. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
     assert(handle->lease_ms > 0);
     struct row row;
     enum seclock_result result = acquire_once(self, handle, &row);
     if (result == SECLOCK_OK && !row.found) {
-        result = make_row(self, handle);
-        if (result == SECLOCK_OK)
-            result = acquire_once(self, handle, &row);
+        struct sql_text sql = {0};
+        mysql_write(self, &sql,
+                    "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(%k,NOW(6));",
+                    handle->name);
+        if (run(self, &sql, handle, handle->name, &row) != SECLOCK_OK)
+            return SECLOCK_FAILED;
+        result = acquire_once(self, handle, &row);
     }
     if (result != SECLOCK_OK)
         return result;
     if (row.holds && row.left_ms > 0) { /* now, or already by the first of two sendings */
-        take_row(handle, &row);
+        handle->fence = row.fence;
+        handle->hold_count = row.hold_count;
         return SECLOCK_OK;
     }
     assert(row.found || row.left_ms == 0);
@@ -221,9 +195,10 @@ static void learn_fence(struct mysql_pool *pool, struct seclock_handle *handle)
     assert(handle->fence == 0);
     struct sql_text sql = {0};
     struct row row;
-    uint64_t affected;
-    if (run_for(pool, &sql, handle, &row, &affected) == SECLOCK_OK && row.holds)
-        take_row(handle, &row);
+    if (run(pool, &sql, handle, handle->name, &row) == SECLOCK_OK && row.holds) {
+        handle->fence = row.fence;
+        handle->hold_count = row.hold_count;
+    }
 }
 
 static enum db_result renew_once(struct db *db, const struct sql_text *sql, int wait_ms)
@@ -308,13 +283,12 @@ static enum seclock_result table_release(void *self, struct seclock_handle *hand
 {
     struct sql_text sql = {0};
     struct row row;
-    uint64_t affected;
     release_text(self, handle, &sql);
-    enum seclock_result result = run_for(self, &sql, handle, &row, &affected);
+    enum seclock_result result = run(self, &sql, handle, handle->name, &row);
     if (result != SECLOCK_OK)
         return result;
     /* No row, but the request among the releases: the first of two sendings has done it. */
-    return affected > 0 || row.released ? SECLOCK_OK : SECLOCK_LOST;
+    return row.changed > 0 || row.released ? SECLOCK_OK : SECLOCK_LOST;
 }
 
 static enum seclock_result table_status(const struct lock_driver *driver, void *self,
@@ -323,8 +297,7 @@ static enum seclock_result table_status(const struct lock_driver *driver, void *
     (void)driver;
     struct sql_text sql = {0};
     struct row row;
-    uint64_t affected;
-    enum seclock_result result = run_and_read(self, &sql, NULL, name, "", &row, &affected);
+    enum seclock_result result = run(self, &sql, NULL, name, &row);
     status_out->held = row.hold_count > 0 && row.left_ms > 0;
     status_out->count = status_out->held ? row.hold_count : 0;
     status_out->remaining_ms = status_out->held ? row.left_ms : 0;
@@ -340,13 +313,12 @@ static enum seclock_result table_break(const struct lock_driver *driver, void *s
     (void)driver;
     struct sql_text sql = {0};
     struct row row;
-    uint64_t affected;
     mysql_write(self, &sql,
                 "UPDATE distributed_lock SET owner=NULL,hold_count=0,request_id=NULL,"
                 "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=%k;",
                 name);
-    enum seclock_result result = run_and_read(self, &sql, NULL, name, "", &row, &affected);
-    return result == SECLOCK_OK && affected == 0 ? SECLOCK_NOT_OWNER : result;
+    enum seclock_result result = run(self, &sql, NULL, name, &row);
+    return result == SECLOCK_OK && row.changed == 0 ? SECLOCK_NOT_OWNER : result;
 }
 
 const struct lock_driver mysql_table_driver = {

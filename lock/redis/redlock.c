@@ -409,104 +409,80 @@ static enum seclock_result redlock_release(void *self, struct seclock_handle *ha
 /* One server's answer about the lock. */
 struct view {
     char holder[SECLOCK_TOKEN_MAX];
-    int64_t left_ms;
+    int64_t left_ms, deleted;
 };
 
-/* Asks each server about the lock; `answered_out` counts the answers. */
-static void read_views(const struct redlock *redlock, struct connections *connections,
-                       const char *name, struct view *views_out, size_t *answered_out)
+/* Asks each server about the lock, by GET, or deletes it there, by DEL. SECLOCK_OK: a majority has
+ * answered. The connections are new, because plain commands must not meet replies that are owed on
+ * the others. */
+static enum seclock_result ask_views(struct redlock *redlock, const char *name, const char *verb,
+                                     struct view views_out[SCRIPT_EACH_MAX])
 {
     char key[SCRIPT_KEY_MAX];
+    size_t answered = 0;
+    struct connections *connections = connections_new(redlock);
+    if (!connections)
+        return SECLOCK_FAILED;
     lock_redis_key(redlock->prefix, name, "red", key);
-    *answered_out = 0;
     for (size_t i = 0; i < redlock->count; i++) {
         struct command commands[2] = {
-            {.argc = 2, .argv = {"GET", key}},
+            {.argc = 2, .argv = {verb, key}},
             {.argc = 2, .argv = {"PTTL", key}},
         };
-        views_out[i] = (struct view){0};
         command_run(connections->each[i].redis, commands, 2);
-        size_t length = 0;
-        const char *holder = command_text(&commands[0], -1, &length);
-        *answered_out += commands[0].result == REDIS_ANSWERED;
-        if (commands[0].result == REDIS_ANSWERED && holder) {
-            snprintf(views_out[i].holder, SECLOCK_TOKEN_MAX, "%s", holder);
-            views_out[i].left_ms = command_int(&commands[1], -1);
-        }
+        const char *holder = command_text(&commands[0], -1, NULL);
+        views_out[i] = (struct view){.left_ms = command_int(&commands[1], -1),
+                                     .deleted = command_int(&commands[0], -1)};
+        snprintf(views_out[i].holder, SECLOCK_TOKEN_MAX, "%s", holder ? holder : "");
+        answered += commands[0].result == REDIS_ANSWERED;
         command_clear(commands, 2);
     }
+    connections_free(redlock, connections);
+    if (answered >= redlock->quorum)
+        return SECLOCK_OK;
+    lock_set_error("%zu of %zu servers answered", answered, redlock->count);
+    return SECLOCK_FAILED;
 }
 
 /* The holder is what a majority agrees on; the hold ends when the majority does. */
-static void status_fill(const struct redlock *redlock, const struct view *views,
-                        struct seclock_status *status_out)
+static enum seclock_result redlock_status(const struct lock_driver *driver, void *self,
+                                          const char *name, struct seclock_status *status_out)
 {
-    assert(!status_out->held);
-    size_t count = redlock->count, quorum = redlock->quorum;
-    for (size_t i = 0; i < count; i++) {
+    struct redlock *redlock = self;
+    struct view views[SCRIPT_EACH_MAX];
+    (void)driver;
+    status_out->remaining_ms = 0;
+    enum seclock_result result = ask_views(redlock, name, "GET", views);
+    for (size_t i = 0; result == SECLOCK_OK && i < redlock->count; i++) {
         size_t same = 0, longer = 0;
-        for (size_t j = 0; j < count; j++) {
+        for (size_t j = 0; j < redlock->count; j++) {
             bool agrees =
                 views[i].holder[0] != '\0' && strcmp(views[i].holder, views[j].holder) == 0;
             same += agrees;
             longer += agrees && views[j].left_ms >= views[i].left_ms;
         }
-        if (same < quorum)
+        if (same < redlock->quorum)
             continue;
         status_out->held = true;
         status_out->count = 1;
         memcpy(status_out->holder, views[i].holder, SECLOCK_TOKEN_MAX);
-        if (longer >= quorum && views[i].left_ms > status_out->remaining_ms)
+        if (longer >= redlock->quorum && views[i].left_ms > status_out->remaining_ms)
             status_out->remaining_ms = views[i].left_ms;
     }
-}
-
-static enum seclock_result too_few(const struct redlock *redlock, size_t answered)
-{
-    lock_set_error("%zu of %zu servers answered", answered, redlock->count);
-    return SECLOCK_FAILED;
-}
-
-static enum seclock_result redlock_status(const struct lock_driver *driver, void *self,
-                                          const char *name, struct seclock_status *status_out)
-{
-    struct redlock *redlock = self;
-    struct view views[SCRIPT_EACH_MAX] = {0};
-    size_t answered;
-    (void)driver;
-    status_out->remaining_ms = 0;
-    /* New connections: plain commands must not meet replies that are owed on the others. */
-    struct connections *connections = connections_new(redlock);
-    if (!connections)
-        return SECLOCK_FAILED;
-    read_views(redlock, connections, name, views, &answered);
-    status_fill(redlock, views, status_out);
-    connections_free(redlock, connections);
-    return answered >= redlock->quorum ? SECLOCK_OK : too_few(redlock, answered);
+    return result;
 }
 
 static enum seclock_result redlock_break(const struct lock_driver *driver, void *self,
                                          const char *name)
 {
     struct redlock *redlock = self;
-    char key[SCRIPT_KEY_MAX];
-    size_t answered = 0, deleted = 0;
+    struct view views[SCRIPT_EACH_MAX];
+    bool deleted = false;
     (void)driver;
-    struct connections *connections = connections_new(redlock);
-    if (!connections)
-        return SECLOCK_FAILED;
-    lock_redis_key(redlock->prefix, name, "red", key);
-    for (size_t i = 0; i < redlock->count; i++) {
-        struct command command = {.argc = 2, .argv = {"DEL", key}};
-        command_run(connections->each[i].redis, &command, 1);
-        answered += command.result == REDIS_ANSWERED;
-        deleted += command.result == REDIS_ANSWERED && command_int(&command, -1) > 0;
-        command_clear(&command, 1);
-    }
-    connections_free(redlock, connections);
-    if (answered < redlock->quorum)
-        return too_few(redlock, answered);
-    return deleted > 0 ? SECLOCK_OK : SECLOCK_NOT_OWNER;
+    enum seclock_result result = ask_views(redlock, name, "DEL", views);
+    for (size_t i = 0; result == SECLOCK_OK && i < redlock->count; i++)
+        deleted = deleted || views[i].deleted > 0;
+    return result == SECLOCK_OK && !deleted ? SECLOCK_NOT_OWNER : result;
 }
 
 static enum seclock_result redlock_check(void *self, char *warning_out, size_t size)
