@@ -24,9 +24,12 @@
 /* The clock of a sleep stands still while the host is suspended, that of a lease goes on. */
 enum { SLEEP_MS_MAX = 1000 };
 
+enum { LOSSES = SECLOCK_KIND_COUNT }; /* the watch that looks for losses */
+
 /* A thread with the holds that it looks at, each when it is due. */
 struct watch {
     struct watchdog *watchdog;
+    bool (*act)(struct watch *watch); /* false: nothing is due */
     pthread_cond_t changed;
     pthread_t thread;
     bool running;
@@ -36,9 +39,9 @@ struct watch {
 
 struct watchdog {
     pthread_mutex_t mutex; /* guards all below, and the watchdog's part of the handles */
-    /* Each has a thread once it has a hold. */
-    struct watch renewals[SECLOCK_KIND_COUNT]; /* by the handles' family */
-    struct watch losses;
+    /* By the handles' family, for renewals; and one for losses. Each has a thread once it has a
+     * hold. */
+    struct watch watches[LOSSES + 1];
     pthread_cond_t settled; /* a batch is done, or an on_lost has returned */
     bool stopping;
     int64_t (*now_ns)(void);
@@ -66,7 +69,7 @@ static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
 
 static struct watch *renewals_of(struct watchdog *watchdog, const struct seclock_handle *handle)
 {
-    return &watchdog->renewals[handle->family];
+    return &watchdog->watches[handle->family];
 }
 
 /* Calls due_put, and wakes the watch's thread if it would sleep past `at_ns`. The mutex is held. */
@@ -90,7 +93,7 @@ static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
     if (!handle_reports_loss(handle))
         atomic_fetch_add(&watchdog->counters->lost, 1);
     else if (handle->loss.slot != 0) /* not notified yet */
-        put(&watchdog->losses, &handle->loss, 0);
+        put(&watchdog->watches[LOSSES], &handle->loss, 0);
 }
 
 /* Sets the time of the next renewal, after one that was sent at `sent_ns`. */
@@ -177,12 +180,21 @@ static size_t collect(struct watch *renewals, struct seclock_handle **batch)
     return count;
 }
 
+static bool renew_due(struct watch *renewals)
+{
+    struct seclock_handle *batch[LOCK_RENEWALS_MAX];
+    size_t count = collect(renewals, batch);
+    if (count > 0)
+        renew_batch(renewals->watchdog, batch, count);
+    return count > 0;
+}
+
 /* ---- notifying; the mutex is held, but not during lapse and on_lost ---- */
 
 static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle_reports_loss(handle) && !handle->notifying);
-    due_remove(&watchdog->losses.heap, &handle->loss);
+    due_remove(&watchdog->watches[LOSSES].heap, &handle->loss);
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
     if (handle->leaving)
@@ -199,17 +211,23 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 }
 
 /* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
-static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
+static bool notify_due(struct watch *losses)
 {
+    struct watchdog *watchdog = losses->watchdog;
+    const struct due *first = due_first(&losses->heap);
+    int64_t now_ns = watchdog->now_ns();
+    if (!first || first->at_ns > now_ns)
+        return false;
+    struct seclock_handle *handle = first->handle;
     assert(handle_reports_loss(handle));
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
         notify(watchdog, handle);
     else if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
-        put(&watchdog->losses, &handle->loss,
-            watchdog->now_ns() + (int64_t)handle->lease_ms * 1000000 / 3);
+        put(losses, &handle->loss, now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
     else
-        put(&watchdog->losses, &handle->loss, handle->deadline_ns);
+        put(losses, &handle->loss, handle->deadline_ns);
+    return true;
 }
 
 /* ---- the threads ---- */
@@ -232,41 +250,15 @@ static void sleep_on(struct watch *watch)
     watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
 
-static bool is_due(const struct watch *watch)
+static void *watch_thread(void *argument)
 {
-    const struct due *first = due_first(&watch->heap);
-    return first && first->at_ns <= watch->watchdog->now_ns();
-}
-
-static void *renew_thread(void *argument)
-{
-    struct watch *renewals = argument;
-    struct watchdog *watchdog = renewals->watchdog;
-    prctl(PR_SET_NAME, "seclock-renew");
-    struct seclock_handle *batch[LOCK_RENEWALS_MAX];
-    pthread_mutex_lock(&watchdog->mutex);
-    while (!watchdog->stopping) {
-        size_t count = collect(renewals, batch);
-        if (count > 0)
-            renew_batch(watchdog, batch, count);
-        else if (!is_due(renewals))
-            sleep_on(renewals);
-    }
-    pthread_mutex_unlock(&watchdog->mutex);
-    return NULL;
-}
-
-static void *notify_thread(void *argument)
-{
-    struct watch *losses = argument;
-    struct watchdog *watchdog = losses->watchdog;
-    prctl(PR_SET_NAME, "seclock-notify");
+    struct watch *watch = argument;
+    struct watchdog *watchdog = watch->watchdog;
+    prctl(PR_SET_NAME, watch == &watchdog->watches[LOSSES] ? "seclock-notify" : "seclock-renew");
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping)
-        if (is_due(losses))
-            notify_if_lost(watchdog, due_first(&losses->heap)->handle);
-        else
-            sleep_on(losses);
+        if (!watch->act(watch))
+            sleep_on(watch);
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
 }
@@ -275,7 +267,7 @@ static void *notify_thread(void *argument)
  *
  * why_no_worker: a worker of base/ can be stopped through a descriptor, which every child of fork
  * would inherit from a library that promises to leave none. These threads sleep on a condition. */
-static bool start(struct watch *watch, void *(*run)(void *))
+static bool start(struct watch *watch)
 {
     assert(!watch->watchdog->stopping);
     sigset_t all, before;
@@ -283,18 +275,12 @@ static bool start(struct watch *watch, void *(*run)(void *))
         return true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->running = pthread_create(&watch->thread, NULL, run, watch) == 0;
+    watch->running = pthread_create(&watch->thread, NULL, watch_thread, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return watch->running;
 }
 
 /* ---- open and close ---- */
-
-static void watch_init(struct watchdog *watchdog, struct watch *watch)
-{
-    watch->watchdog = watchdog;
-    clock_condition_init(&watch->changed);
-}
 
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
@@ -304,20 +290,14 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
         return NULL;
     pthread_mutex_init(&watchdog->mutex, NULL);
     pthread_cond_init(&watchdog->settled, NULL);
-    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        watch_init(watchdog, &watchdog->renewals[i]);
-    watch_init(watchdog, &watchdog->losses);
+    for (int i = 0; i <= LOSSES; i++) {
+        watchdog->watches[i].watchdog = watchdog;
+        watchdog->watches[i].act = i == LOSSES ? notify_due : renew_due;
+        clock_condition_init(&watchdog->watches[i].changed);
+    }
     watchdog->now_ns = now_ns;
     watchdog->counters = counters;
     return watchdog;
-}
-
-static void watch_stop(struct watch *watch)
-{
-    pthread_cond_signal(&watch->changed);
-    if (watch->running)
-        pthread_join(watch->thread, NULL);
-    watch->running = false;
 }
 
 void watchdog_stop(struct watchdog *watchdog)
@@ -325,16 +305,12 @@ void watchdog_stop(struct watchdog *watchdog)
     pthread_mutex_lock(&watchdog->mutex);
     watchdog->stopping = true;
     pthread_mutex_unlock(&watchdog->mutex);
-    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        watch_stop(&watchdog->renewals[i]);
-    watch_stop(&watchdog->losses);
-}
-
-static void watch_close(struct watch *watch)
-{
-    assert(!due_first(&watch->heap));
-    pthread_cond_destroy(&watch->changed);
-    due_heap_free(&watch->heap);
+    for (struct watch *watch = watchdog->watches; watch <= &watchdog->watches[LOSSES]; watch++) {
+        pthread_cond_signal(&watch->changed);
+        if (watch->running)
+            pthread_join(watch->thread, NULL);
+        watch->running = false;
+    }
 }
 
 void watchdog_close(struct watchdog **place)
@@ -344,9 +320,11 @@ void watchdog_close(struct watchdog **place)
     if (!watchdog)
         return;
     watchdog_stop(watchdog);
-    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        watch_close(&watchdog->renewals[i]);
-    watch_close(&watchdog->losses);
+    for (struct watch *watch = watchdog->watches; watch <= &watchdog->watches[LOSSES]; watch++) {
+        assert(!due_first(&watch->heap));
+        pthread_cond_destroy(&watch->changed);
+        due_heap_free(&watch->heap);
+    }
     pthread_cond_destroy(&watchdog->settled);
     pthread_mutex_destroy(&watchdog->mutex);
     free(watchdog);
@@ -360,10 +338,10 @@ static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     return (!handle_reports_loss(handle) ||
-            (start(&watchdog->losses, notify_thread) &&
-             put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
+            (start(&watchdog->watches[LOSSES]) &&
+             put(&watchdog->watches[LOSSES], &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
-            (start(renewals_of(watchdog, handle), renew_thread) &&
+            (start(renewals_of(watchdog, handle)) &&
              put(renewals_of(watchdog, handle), &handle->renewal, due_after(handle, sent_ns, 3))));
 }
 
@@ -408,13 +386,13 @@ void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));
     pthread_mutex_lock(&watchdog->mutex);
-    struct watch *losses = &watchdog->losses;
+    const struct watch *losses = &watchdog->watches[LOSSES];
     bool from_on_lost = losses->running && pthread_equal(pthread_self(), losses->thread);
     handle->leaving = true;
     while (handle->renewing || (handle->notifying && !from_on_lost))
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
-    due_remove(&watchdog->losses.heap, &handle->loss);
+    due_remove(&watchdog->watches[LOSSES].heap, &handle->loss);
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     pthread_mutex_unlock(&watchdog->mutex);
 }
@@ -424,12 +402,11 @@ void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
     assert(!handle || handle->watchdog == watchdog);
     pthread_mutex_lock(&watchdog->mutex);
     if (handle && handle->loss.slot != 0)
-        put(&watchdog->losses, &handle->loss, 0);
+        put(&watchdog->watches[LOSSES], &handle->loss, 0);
     if (handle && handle->renewal.slot != 0 && !handle->renewing)
         put(renewals_of(watchdog, handle), &handle->renewal, 0);
-    pthread_cond_signal(&watchdog->losses.changed);
-    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        pthread_cond_signal(&watchdog->renewals[i].changed);
+    for (int i = 0; i <= LOSSES; i++)
+        pthread_cond_signal(&watchdog->watches[i].changed);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
@@ -455,9 +432,9 @@ size_t watchdog_count(struct watchdog *watchdog)
     pthread_mutex_lock(&watchdog->mutex);
     size_t count = 0;
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        count += watchdog->renewals[i].heap.count;
-    for (size_t i = 0; i < watchdog->losses.heap.count; i++)
-        count += watchdog->losses.heap.slots[i]->handle->renewal.slot == 0;
+        count += watchdog->watches[i].heap.count;
+    for (size_t i = 0; i < watchdog->watches[LOSSES].heap.count; i++)
+        count += watchdog->watches[LOSSES].heap.slots[i]->handle->renewal.slot == 0;
     pthread_mutex_unlock(&watchdog->mutex);
     return count;
 }
