@@ -67,9 +67,6 @@ bool handle_inherited(const struct seclock_handle *handle);
 /* True when the watchdog must act on a loss: it calls on_lost, or lock_driver.lapse. */
 bool handle_reports_loss(const struct seclock_handle *handle);
 
-/* True when the watchdog has the hold in its care: to renew it, or to act on its loss. */
-bool handle_watched(const struct seclock_handle *handle);
-
 /* How long a holder may rely on a lease. The server's clock may run a little faster than ours, so
  * the holder gives up 1 % and 2 ms of it. */
 int64_t handle_valid_ns(int lease_ms);
