@@ -18,39 +18,14 @@ void connection_begin(struct http_thread *thread, struct http_connection *connec
  * that a queue or a worker has is carried through all the same, and freed when it comes back. */
 void connection_abandon(struct http_thread *thread, struct http_connection *connection);
 
-/* Keeps the connection of a request in flight waiting, polled or suspended. */
-void connection_wait(struct http_thread *thread, struct request *request);
-
-/* Ends the polling, if the request's connection is polled. */
-void connection_stop_polling(struct http_thread *thread, struct request *request);
-
 /* A request came back from a worker: its answer is sent in the next run, if a client still waits
  * for one. */
 void connection_return(struct http_thread *thread, struct request *request);
 
-/* The request's time is over, or that of most calls: answers it, unless it has more. */
-void connection_expire(struct http_thread *thread, struct request *request);
+/* Answers requests whose clients have not sent them whole in time. */
+void connection_expire(struct http_thread *thread);
 
 /* Frees the memory of all free requests, at the end. */
 void connection_free_requests(struct http_thread *thread);
-
-/* ---- orders first ---- */
-
-/* A request was sent on to a worker of its kind. */
-void fair_sent(struct http_thread *thread, enum call_kind kind);
-
-/* Whether a request that is complete may be handled now. Otherwise it is held: its connection is
- * suspended, and fair_release lets libmicrohttpd ask again. */
-bool fair_admit(struct http_thread *thread, struct request *request);
-
-/* Lets held requests go on, as many as may now. Once per turn. */
-void fair_release(struct http_thread *thread);
-
-/* Takes the calls that came so far for those of an earlier turn, when a turn takes long: a few
- * clients that ask again and again in it are no crowd. */
-void fair_count_anew(struct http_thread *thread);
-
-/* True while requests are held. */
-bool fair_holds(const struct http_thread *thread);
 
 #endif

@@ -8,6 +8,7 @@
 #include "service/calls/calls.h"
 #include "service/http/reply.h"
 #include "service/http/connection.h"
+#include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
@@ -258,8 +259,7 @@ static void observe_return(const struct http_thread *thread, const struct reques
         metrics_observe(HISTOGRAM_STAGE_ANSWER, ns > 0 ? (uint64_t)ns : 0);
 }
 
-/* The request is complete: handles it, and keeps the connection waiting when the answer takes
- * time. */
+/* The request is complete: handles it, unless it is held. */
 static enum MHD_Result request_read(struct http_thread *thread, struct http_connection *connection,
                                     const char *url)
 {
@@ -267,6 +267,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
     waiting_busy(thread, connection);
     if (!fair_admit(thread, request))
         return MHD_YES;
+    if (request->http.until_ns <= thread->now_ns) /* it was held too long */
+        request->http.refusal = PROBLEM_OVERLOADED;
     request->stage_ns = request->http.complete_ns = thread->now_ns;
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
@@ -281,26 +283,23 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
         observe(thread, request);
         return reply_answer(thread, connection, request);
     }
-    connection_wait(thread, request);
     return MHD_YES;
 }
 
-/* Called in every turn for a polled request, and once for one that was resumed, if not before it
- * was suspended. */
+/* For a request that waits for its worker. */
 static enum MHD_Result look_for_answer(struct http_thread *thread,
                                        struct http_connection *connection)
 {
     struct request *request = connection->request;
-    if (request->http.phase == PHASE_IN_FLIGHT)
+    bool in_flight = request->http.phase == PHASE_IN_FLIGHT;
+    if (in_flight && request->http.until_ns > thread->now_ns && !thread->ending)
         return MHD_YES;
-    connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     observe(thread, request);
-    if (request->http.phase == PHASE_READY) {
+    if (!in_flight) {
         observe_return(thread, request);
         return reply_answer(thread, connection, request);
     }
-    assert(request->http.phase == PHASE_EXPIRED);
     connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
     return reply_expired(thread, connection, request);
 }
@@ -323,8 +322,6 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
         *upload_data_size = 0;
         return MHD_YES;
     }
-    if (request_suspend_now(request))
-        return MHD_YES;
     if (request->http.phase == PHASE_BODY)
         return request_read(thread, connection, url);
     return look_for_answer(thread, connection);

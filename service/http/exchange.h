@@ -22,7 +22,11 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
 size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text);
 
 /* MHD_AccessHandlerCallback: called when the headers were read, for each piece of the body, at the
- * end of the request, and in every turn while a complete request waits polled. */
+ * end of the request, and in every run while a complete request waits.
+ *
+ * why_polled: for a request that waits for a worker, or is held, this costs a function call per run
+ * and no system call. Suspending its connection instead costs epoll_ctl twice and a recv that finds
+ * nothing, and libmicrohttpd would forget whether the client has closed its side. */
 enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const char *url,
                                 const char *method, const char *version, const char *upload_data,
                                 size_t *upload_data_size, void **con_cls);

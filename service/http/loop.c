@@ -1,9 +1,8 @@
 /* The HTTP threads: each drives a libmicrohttpd of its own from an epoll loop.
  *
- * libmicrohttpd's own threads lose wake-ups when connections are resumed from elsewhere, so an HTTP
- * thread drives it from outside: libmicrohttpd's epoll descriptor and an eventfd stand in the
+ * An HTTP thread drives libmicrohttpd from outside: its epoll descriptor and an eventfd stand in the
  * thread's epoll set. A turn of the loop: wait; take the requests that workers gave back; MHD_run
- * (which reads new requests and polls waiting ones); hand the new orders to the order workers;
+ * (which reads new requests and asks about waiting ones); hand the new orders to the order workers;
  * MHD_run again to write what was answered. */
 #define _GNU_SOURCE /* ppoll */
 #include "service/http/loop.h"
@@ -24,6 +23,7 @@
 #include "base/clock.h"
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
+#include "service/http/fair.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
@@ -32,10 +32,11 @@
 #include "service/log/log.h"
 
 enum {
-    TURN_MS_MAX = 1000,   /* libmicrohttpd looks for idle connections at least this often */
-    POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
+    TURN_MS_MAX = 1000, /* libmicrohttpd looks for idle connections at least this often */
+    BUSY_TURN_MS = 2,   /* while complete requests wait, see libmicrohttpd_ms */
+    BUSY_PER_MS = 1000,
     RUNS_AFTER_REPLY = 3, /* see run */
-    NAP_POLLED = 16,      /* see nap */
+    NAP_BUSY = 16,        /* see nap */
     NAP_NS = 2500000,
     HANGUPS_MAX = 1024,  /* looked at in one turn, */
     HANGUPS_MS = 50,     /* and then not again for so long */
@@ -66,20 +67,20 @@ static void take_returned(struct http_thread *thread)
 
 static void expire_due(struct http_thread *thread)
 {
-    for (int i = 0; i < HTTP_LISTS; i++)
-        while (thread->lists[i].first && thread->lists[i].first->http.until_ns <= thread->now_ns)
-            connection_expire(thread, thread->lists[i].first);
+    connection_expire(thread);
     room_expire(thread);
 }
 
 /* libmicrohttpd may have work left that no event will announce, such as more input than one read
- * took: then it wants no waiting at all. It says the same while connections are polled, so then it
- * is not asked, but runs soon anyway. */
+ * took: then it wants no waiting at all. It says the same while complete requests wait, so then it
+ * is not asked, but runs soon anyway: it asks about each of them, and exchange_access looks whether
+ * the time of one is over. The more there are, the longer a run takes, and the rarer it is. */
 static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted = 0;
-    if (thread->polled > 0)
-        return ms < POLLED_TURN_MS ? ms : POLLED_TURN_MS;
+    int64_t busy_ms = BUSY_TURN_MS + (int64_t)(thread->busy / BUSY_PER_MS);
+    if (thread->busy > 0)
+        return ms < busy_ms ? ms : busy_ms;
     bool limited = MHD_get_timeout(thread->daemon, &wanted) == MHD_YES;
     return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
 }
@@ -96,16 +97,13 @@ static int wait_ms(const struct http_thread *thread)
     int64_t ms = thread->closing ? DRAIN_TURN_MS : TURN_MS_MAX;
     if (thread->runs_due > 0)
         return 0;
-    if (fair_holds(thread))
-        ms = 1; /* time adds to what may go on */
-    else if (thread->stuck)
+    if (thread->stuck)
         ms = sooner_ms(thread, thread->stuck_look_ns, ms);
     if (thread->hangups_unseen)
         ms = sooner_ms(thread, thread->hangups_due_ns, ms);
     ms = libmicrohttpd_ms(thread, ms);
-    for (int i = 0; i < HTTP_LISTS; i++)
-        if (thread->lists[i].first)
-            ms = sooner_ms(thread, thread->lists[i].first->http.until_ns, ms);
+    if (thread->sending.first)
+        ms = sooner_ms(thread, thread->sending.first->request->http.until_ns, ms);
     ms = sooner_ms(thread, room_until_ns(thread), ms);
     return ms > 0 ? (int)ms : 0;
 }
@@ -117,7 +115,7 @@ static int wait_ms(const struct http_thread *thread)
  * are rarer. Answers end a nap. */
 static void nap(const struct http_thread *thread)
 {
-    if (thread->polled < NAP_POLLED || thread->runs_due > 0 || thread->closing ||
+    if (thread->busy < NAP_BUSY || thread->runs_due > 0 || thread->closing ||
         atomic_load_explicit(&thread->service->other_daemons, memory_order_relaxed) == 0)
         return;
     struct pollfd answers = {.fd = thread->home.wake_fd, .events = POLLIN};
@@ -216,7 +214,7 @@ static bool turn(struct http_thread *thread)
     thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
     expire_due(thread);
-    fair_release(thread);
+    fair_begin_turn(thread);
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
         run(thread);
@@ -261,14 +259,10 @@ static void drain(struct http_thread *thread)
     int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
     for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
-        bool waiting = thread->in_flight > 0 || thread->lists[LIST_USUAL].first;
+        bool waiting = thread->in_flight > 0 || thread->busy > 0 || thread->sending.first;
         quiet = events || waiting ? 0 : quiet + 1;
     }
-    thread->ending = true;
-    for (int i = 0; i < HTTP_LISTS; i++) /* out of time: every deadline is now */
-        for (struct request *request = thread->lists[i].first; request;
-             request = request->http.next)
-            request->http.until_ns = 0;
+    thread->ending = true; /* out of time: every deadline is now */
     for (int i = 0; i < DRAIN_QUIET_TURNS; i++)
         turn(thread);
 }
@@ -316,8 +310,8 @@ static const struct {
 static struct MHD_Daemon *daemon_start(struct http_thread *thread)
 {
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0,
-        exchange_accept, thread, exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, exchange_accept, thread,
+        exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, thread, MHD_OPTION_LISTEN_SOCKET,
         thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
@@ -409,7 +403,7 @@ void http_close(struct http_thread **thread_pointer)
     if (!thread)
         return;
     take_returned(thread); /* requests that outlasted the drain */
-    assert(thread->in_flight == 0 && thread->polled == 0);
+    assert(thread->in_flight == 0);
     connection_free_requests(thread);
     reply_discard(thread);
     close_files(thread);

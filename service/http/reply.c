@@ -210,8 +210,6 @@ static enum MHD_Result queue_response(struct http_thread *thread,
     access_answered(thread, connection, request, status, bytes);
     thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
-    if (connection->request)
-        request_list_remove(connection->request);
     waiting_answered(thread, connection);
     return MHD_queue_response(connection->mhd, status, response);
 }

@@ -165,7 +165,6 @@ static bool make_room(struct http_thread *thread)
         close_waiting(thread, chosen);
     } else {
         go(thread, chosen);
-        request_list_remove(chosen->request);
         reply_past_libmicrohttpd(chosen, PROBLEM_OVERLOADED);
     }
     metrics_count(METRIC_CONNECTIONS_ROOM);

@@ -1,8 +1,7 @@
-/* What one HTTP thread keeps of its requests: their phases, their lists, and how they leave it. */
+/* What one HTTP thread keeps of its connections and requests, and how requests leave it. */
 #include "service/http/thread.h"
 
 #include <assert.h>
-#include <microhttpd.h>
 
 #include "base/clock.h"
 
@@ -98,10 +97,7 @@ void request_phase(struct request *request, enum http_phase phase)
         [PHASE_FREE] = {[PHASE_HEAD] = true},
         [PHASE_HEAD] = {[PHASE_BODY] = true, [PHASE_FREE] = true},
         [PHASE_BODY] = {[PHASE_IN_FLIGHT] = true, [PHASE_READY] = true, [PHASE_FREE] = true},
-        [PHASE_IN_FLIGHT] =
-            {[PHASE_READY] = true, [PHASE_EXPIRED] = true, [PHASE_ABANDONED] = true},
-        /* READY: a worker gave it back before libmicrohttpd asked, so the real answer is sent. */
-        [PHASE_EXPIRED] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
+        [PHASE_IN_FLIGHT] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
         /* FREE: it came back. Until then a queue or a worker points to it. */
         [PHASE_ABANDONED] = {[PHASE_FREE] = true},
         [PHASE_READY] = {[PHASE_FREE] = true},
@@ -113,83 +109,7 @@ void request_phase(struct request *request, enum http_phase phase)
 bool request_in_flight(const struct request *request)
 {
     enum http_phase phase = request->http.phase;
-    return phase == PHASE_IN_FLIGHT || phase == PHASE_EXPIRED || phase == PHASE_ABANDONED;
-}
-
-void request_list_add(struct http_thread *thread, enum http_list which, struct request *request)
-{
-    struct request_list *list = &thread->lists[which];
-    struct request_http *http = &request->http;
-    assert(!http->list);
-    assert(!list->last || list->last->http.until_ns <= request->http.until_ns);
-    http->list = list;
-    http->next = NULL;
-    http->prev = list->last;
-    if (list->last)
-        list->last->http.next = request;
-    else
-        list->first = request;
-    list->last = request;
-}
-
-void request_list_remove(struct request *request)
-{
-    struct request_http *http = &request->http;
-    struct request_list *list = http->list;
-    if (!list)
-        return;
-    if (http->prev)
-        http->prev->http.next = http->next;
-    else
-        list->first = http->next;
-    if (http->next)
-        http->next->http.prev = http->prev;
-    else
-        list->last = http->prev;
-    http->list = NULL;
-}
-
-/* why_not_at_once: libmicrohttpd decides what a connection waits for when its handler has returned,
- * but not for one that the handler has suspended. Suspended in the call that completed its request,
- * a connection would go on as one to be read, and a client that had closed its sending side would
- * be taken for gone. */
-void request_suspend(struct request *request)
-{
-    assert(request->http.wait == WAIT_NONE);
-    request->http.wait = WAIT_SUSPENDS;
-}
-
-static void suspend(struct request *request)
-{
-    request->http.wait = WAIT_SUSPENDED;
-    MHD_suspend_connection(request->http.connection->mhd);
-}
-
-bool request_suspend_now(struct request *request)
-{
-    bool due = request->http.wait == WAIT_SUSPENDS;
-    if (due)
-        suspend(request);
-    return due;
-}
-
-/* A polled connection is asked about in the next run anyway. */
-void request_resume(struct request *request)
-{
-    enum http_wait wait = request->http.wait;
-    if (wait == WAIT_POLLED)
-        return;
-    request->http.wait = WAIT_NONE;
-    if (wait == WAIT_SUSPENDED)
-        MHD_resume_connection(request->http.connection->mhd);
-}
-
-void request_arrives(struct http_thread *thread, struct request *request)
-{
-    request->arrived_ns = thread->now_ns;
-    request->http.until_ns =
-        thread->now_ns + (int64_t)thread->service->config.deadline_ms * CLOCK_NS_PER_MS;
-    request_list_add(thread, LIST_USUAL, request);
+    return phase == PHASE_IN_FLIGHT || phase == PHASE_ABANDONED;
 }
 
 struct queue *request_queue(struct service *service, const struct request *request)
@@ -202,12 +122,15 @@ void request_send(struct http_thread *thread, struct request *request)
 {
     bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
     assert(moved); /* no worker knows it yet */
+    enum call_kind kind = request->http.kind;
+    bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
+    int64_t bound_ms = call_bound_ms(&thread->service->config, locks);
     request_phase(request, PHASE_IN_FLIGHT);
-    assert(request->http.list);
+    request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
     request->order.until_ns = request->http.until_ns; /* of other calls nobody asks for it */
     request->queue_next = NULL;
     thread->in_flight++;
-    if (request->http.kind != CALL_ORDER) {
+    if (kind != CALL_ORDER) {
         queue_push(request_queue(thread->service, request), request, request);
         return;
     }

@@ -17,11 +17,6 @@ struct MHD_Daemon;
 struct MHD_Response;
 struct http_room;
 
-/* Requests in order of their time limits; each list has limits of one length. */
-struct request_list {
-    struct request *first, *last;
-};
-
 /* Connections in order of since_ns. */
 struct connection_list {
     struct http_connection *first, *last;
@@ -48,16 +43,20 @@ struct http_connection {
     bool told_to_go;
 };
 
-enum { HTTP_LINES = 3 }; /* of held calls, see connection.c */
+enum { HTTP_LINES = 3 }; /* of held calls, see fair.c */
 
-/* The credit of held calls: connection.c. */
+/* The credit of held calls: fair.c. */
 struct http_fair {
     size_t orders;       /* sent to order workers and not come back */
     int64_t crowded_ns;  /* when many orders were in flight */
     int64_t answered_ns; /* when an order was answered */
     int64_t counted_ns;  /* up to when time has added to the credit */
     int64_t credit;
-    size_t seen[HTTP_LINES]; /* calls of this turn that might have been held, by line */
+    struct http_line {
+        size_t seen;  /* calls of this turn that might have been held */
+        size_t held;  /* calls that are held */
+        size_t going; /* held calls that may go on in this turn */
+    } lines[HTTP_LINES];
 };
 
 /* The access log: reply.c. */
@@ -83,7 +82,6 @@ struct http_thread {
     int loop_fd;            /* epoll: the daemon's own epoll and home.wake_fd */
 
     struct request_home home; /* requests that came back from workers */
-    struct request_list lists[HTTP_LISTS];
     struct http_fair fair;
     struct http_access access;
     /* Orders read in this turn, linked by queue_next, for the order workers. */
@@ -92,27 +90,25 @@ struct http_thread {
     } orders;
     struct request *free_requests;
     struct http_room *room;
-    struct connection_list waiting[2];       /* for their clients; [1]: known ones, see room.c */
-    struct connection_list sending;          /* their clients have begun a request, see room.c */
-    struct connection_list held[HTTP_LINES]; /* with a complete request, see connection.c */
-    size_t strangers;                        /* connections that are not known */
-    size_t busy;                             /* connections whose request is complete */
-    _Atomic size_t connections;              /* open ones; others may read */
-    _Atomic unsigned room_asked;             /* connections that others ask the thread to close */
-    int64_t room_log_ns;       /* when the next line about connections may be logged */
-    size_t polled;             /* connections that are asked about in every turn */
-    size_t in_flight;          /* requests sent on and not come back */
-    size_t replies;            /* queued in the last run of libmicrohttpd */
-    size_t answers;            /* of these, to requests that had waited */
-    size_t accepts;            /* clients that connected in the last run */
-    size_t accepts_seen;       /* and since the last look at those that wait, see loop.c */
-    bool stuck;                /* at that look clients waited, and none had been accepted */
-    int64_t stuck_look_ns;     /* when to look again */
-    unsigned runs_due;         /* of libmicrohttpd, before the thread may wait again */
-    int64_t now_ns;            /* of this turn */
-    _Atomic int64_t turned_ns; /* the same, which others may read */
-    bool closing;              /* answers close their connections */
-    bool ending;               /* its last turns: nothing may be sent on any more */
+    struct connection_list waiting[2]; /* for their clients; [1]: known ones, see room.c */
+    struct connection_list sending;    /* their clients have begun a request, see room.c */
+    size_t strangers;                  /* connections that are not known */
+    size_t busy; /* connections whose request is complete: asked about in every turn */
+    _Atomic size_t connections;  /* open ones; others may read */
+    _Atomic unsigned room_asked; /* connections that others ask the thread to close */
+    int64_t room_log_ns;         /* when the next line about connections may be logged */
+    size_t in_flight;            /* requests sent on and not come back */
+    size_t replies;              /* queued in the last run of libmicrohttpd */
+    size_t answers;              /* of these, to requests that had waited */
+    size_t accepts;              /* clients that connected in the last run */
+    size_t accepts_seen;         /* and since the last look at those that wait, see loop.c */
+    bool stuck;                  /* at that look clients waited, and none had been accepted */
+    int64_t stuck_look_ns;       /* when to look again */
+    unsigned runs_due;           /* of libmicrohttpd, before the thread may wait again */
+    int64_t now_ns;              /* of this turn */
+    _Atomic int64_t turned_ns;   /* the same, which others may read */
+    bool closing;                /* answers close their connections */
+    bool ending;                 /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
     size_t problem_bytes[PROBLEM_COUNT];             /* of their texts */
 };
@@ -146,26 +142,6 @@ void request_phase(struct request *request, enum http_phase phase);
 
 /* True while a queue or a worker has the request. */
 bool request_in_flight(const struct request *request);
-
-/* Appends the request to a list, ordered by until_ns because all limits of a list are equal, and
- * count from the same moment. */
-void request_list_add(struct http_thread *thread, enum http_list list, struct request *request);
-
-/* Does nothing when the request is in no list. */
-void request_list_remove(struct request *request);
-
-/* Suspends the connection of a complete request, the next time that libmicrohttpd asks, until
- * request_resume: libmicrohttpd asks again then. */
-void request_suspend(struct request *request);
-
-/* Does so when that time has come; false when nobody asked for it. For exchange_access. */
-bool request_suspend_now(struct request *request);
-
-/* Ends the suspension, if the request's connection is suspended. */
-void request_resume(struct request *request);
-
-/* From now on the time of a request counts; see call_bound_ms. */
-void request_arrives(struct http_thread *thread, struct request *request);
 
 /* The queue of the request's kind. */
 struct queue *request_queue(struct service *service, const struct request *request);

@@ -52,7 +52,7 @@ struct call_kind_row {
     const char *failed; /* the event in the log when a server fails a batch of them */
     size_t places;      /* calls that may wait, or be with the worker, at most */
     size_t batch;       /* calls that the worker takes at a time; up to CALL_BATCH_MAX */
-    unsigned cost;      /* of a call, as a share of an order's, in percent; see http/connection.c */
+    unsigned cost;      /* of a call, as a share of an order's, in percent; see http/fair.c */
     bool locks;         /* it may wait for the locks of segments, see call_bound_ms */
 };
 
@@ -67,9 +67,9 @@ extern const struct call_kind_row call_kinds[CALL_KINDS];
  *   cancels, the operator's calls and listings,     lease_ms + deadline_ms / 2, or         4 s
  *     for they may wait for a holder that died        deadline_ms if that is more, then 503
  *
- * http/connection.c: connection_expire enforces it. All else is answered from memory. A client that
- * has not finished a first line has asked nothing yet, and one that does not take its answer keeps
- * itself waiting: each has idle_ms, see http/room.c. */
+ * http/exchange.c: look_for_answer and http/connection.c: connection_expire enforce it. All else is
+ * answered from memory. A client that has not finished a first line has asked nothing yet, and one
+ * that does not take its answer keeps itself waiting: each has idle_ms, see http/room.c. */
 int call_bound_ms(const struct config *config, bool locks);
 
 /* ---- requests ---- */
@@ -90,36 +90,20 @@ enum http_phase {
     PHASE_HEAD,      /* libmicrohttpd reads its headers */
     PHASE_BODY,      /* its headers were checked; libmicrohttpd reads its body */
     PHASE_IN_FLIGHT, /* sent on and not come back */
-    PHASE_EXPIRED,   /* in flight, and its deadline has come: its client is answered next */
     PHASE_ABANDONED, /* in flight, and no client waits any more */
     PHASE_READY,     /* its answer is there, queued at libmicrohttpd or about to be */
     PHASE_COUNT
-};
-
-/* Which of its HTTP thread's lists a request without an answer is in: all begin in the first, and
- * those that have more time go on in the second. */
-enum http_list { LIST_USUAL, LIST_LOCKS, HTTP_LISTS };
-
-/* How the connection waits for the answer. Independent of the phase: a connection waits on until
- * libmicrohttpd asks again. */
-enum http_wait {
-    WAIT_NONE,
-    WAIT_POLLED,
-    WAIT_SUSPENDS, /* it is suspended when libmicrohttpd asks next, see request_suspend_now */
-    WAIT_SUSPENDED,
 };
 
 struct http_connection;
 struct request;
 struct service;
 struct stock;
-struct request_list;
 struct route;
 
 /* The HTTP thread's part: no other thread touches it, at any time. */
 struct request_http {
     enum http_phase phase;
-    enum http_wait wait;
     struct http_connection *connection; /* NULL: answered or closed */
     const struct route *route;
     const char *method, *path; /* of the route; NULL: none was found */
@@ -127,17 +111,15 @@ struct request_http {
     enum call_kind kind;       /* that its route names */
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
-    struct request_list *list; /* the one of the thread's lists it is in, or NULL */
-    struct request *prev, *next;
-    int64_t until_ns;              /* when the thread stops waiting */
-    int64_t complete_ns;           /* when it was read */
-    size_t uri_length;             /* of the first line, see head.h */
-    size_t path_at;                /* in the first line's target, see head_read_target */
-    bool bad_target;               /* the same */
+    int64_t until_ns;          /* when the thread stops waiting */
+    int64_t held_ns;           /* since when it is held for the sake of orders; 0: it is not */
+    int64_t complete_ns;       /* when it was read */
+    size_t uri_length;         /* of the first line, see head.h */
+    size_t path_at;            /* in the first line's target, see head_read_target */
+    bool bad_target;           /* the same */
     size_t plain_head, plain_tail; /* of the path, see route.h */
     bool query_cut;                /* it had more parameters than are read */
     bool head;                     /* HEAD: the answer goes without its body */
-    bool released;                 /* it was held back for the sake of orders, and goes on now */
     char *body;                    /* inline_body, or malloc'ed */
     size_t body_length;
     char inline_body[BODY_INLINE_MAX];
@@ -186,7 +168,7 @@ struct request_home {
 struct request {
     /* The hand-over between threads. */
     _Atomic int state;             /* request_move alone changes it while it is in flight */
-    struct request *queue_next;    /* in a queue, or in an HTTP thread's returned list */
+    struct request *queue_next;    /* in a queue, or in one of its HTTP thread's lists */
     unsigned flow;                 /* its place in the queue, see queue.h */
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;            /* when its first line was read; its time counts from here */

@@ -294,13 +294,13 @@ static void send_pieces(int fd, const uint8_t *data, size_t size)
 
 static void check_nothing_left(void)
 {
-    assert(thread->connections == 0 && thread->in_flight == 0 && thread->polled == 0);
+    assert(thread->connections == 0 && thread->in_flight == 0);
     assert(queue_depth(service->orders) == 0);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         assert(queue_depth(service->calls[kind]) == 0);
-    for (int i = 0; i < HTTP_LISTS; i++)
-        assert(!thread->lists[i].first);
-    assert(!thread->strangers && !thread->busy);
+    for (size_t i = 0; i < HTTP_LINES; i++)
+        assert(thread->fair.lines[i].held == 0);
+    assert(!thread->strangers && !thread->busy && !thread->sending.first);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

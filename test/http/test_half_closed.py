@@ -17,7 +17,7 @@ from harness.daemon import TOKEN
 from harness.load import crowd
 from harness.processes import wait_until
 
-ORDERS = 1600  # more than are polled (POLLED_MAX in service/http/connection.c)
+ORDERS = 1600
 BUSY_MAX = 0.1  # of a core; a thread that spun took 0.35 and more
 END_S_MAX = 0.5  # from the answer to the close; a thread that nobody wakes sleeps for a second
 TICKS = os.sysconf("SC_CLK_TCK")
