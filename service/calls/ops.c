@@ -1,9 +1,9 @@
 /* /healthz, /servingz, /readyz, /metrics and the figures of the live page: for operators. */
 #include "service/calls/calls.h"
 
-#include <assert.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,14 +75,15 @@ static struct {
 
 static struct prepared *make_metrics_page(struct service *service, int64_t now_ns)
 {
-    char *text = malloc(GAUGES_TEXT_MAX + METRICS_TEXT_MAX);
-    if (!text)
+    char *text = NULL;
+    size_t length = 0;
+    FILE *page = open_memstream(&text, &length);
+    if (!page)
         abort();
-    size_t length = gauges_print(service, now_ns, text, GAUGES_TEXT_MAX);
-    assert(length < GAUGES_TEXT_MAX);
-    length += metrics_print(text + length, METRICS_TEXT_MAX);
-    char *fitting = realloc(text, length + 1); /* a client may leave the page unread */
-    text = fitting ? fitting : text;
+    gauges_print(service, now_ns, page);
+    metrics_print(page);
+    if (fclose(page) != 0)
+        abort();
     return prepared_new(METRICS_CONTENT_TYPE, "no-store", text, length);
 }
 

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "service/live/live_sales.h"
 #include "service/metrics/process_stats.h"
@@ -34,12 +35,9 @@ void live_figures(struct live *live, struct live_figures *figures_out);
 
 /* ---- the metrics ---- */
 
-enum { GAUGES_TEXT_MAX = 196608 }; /* bytes that the text never exceeds, with its NUL */
-
 /* Writes the gauges that are read when the page of metrics is made, as metrics_print does, as of
- * `now_ns` (monotonic). Also sets the gauges of metrics.h that are read now, so it comes first. For
- * HTTP threads, which the service's `health` and `live` outlive. */
-size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_t size);
+ * `now_ns` (monotonic). For HTTP threads, which the service's `health` and `live` outlive. */
+void gauges_print(struct service *service, int64_t now_ns, FILE *page);
 
 /* ---- the line of progress ---- */
 

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,62 +19,41 @@
  */
 #define SLOTS 128 /* as many as the most order workers and HTTP threads together */
 #define CACHE_LINE 64
-#define BOUNDS_MAX 19 /* of one histogram */
+#define NS_PER_S UINT64_C(1000000000)
 
-/* Upper bounds: the value as it is observed, and as Prometheus reads it. */
-struct bound {
-    uint64_t value;
-    const char *text;
+/* Upper bounds, as they are observed: in ns, and in orders. */
+static const uint64_t bounds_seconds[] = {
+    10000,     20000,      50000,      100000,     200000,      500000,    1000000,
+    2000000,   5000000,    10000000,   20000000,   50000000,    100000000, 200000000,
+    500000000, 1000000000, 2000000000, 5000000000, 10000000000,
 };
+static const uint64_t bounds_orders[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
-static const struct bound bounds_seconds[] = {
-    {10000, "1e-05"},   {20000, "2e-05"},   {50000, "5e-05"},    {100000, "0.0001"},
-    {200000, "0.0002"}, {500000, "0.0005"}, {1000000, "0.001"},  {2000000, "0.002"},
-    {5000000, "0.005"}, {10000000, "0.01"}, {20000000, "0.02"},  {50000000, "0.05"},
-    {100000000, "0.1"}, {200000000, "0.2"}, {500000000, "0.5"},  {1000000000, "1"},
-    {2000000000, "2"},  {5000000000, "5"},  {10000000000, "10"},
-};
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+enum { CALLS_FROM = 6, BOUNDS_MAX = COUNT_OF(bounds_seconds) }; /* calls: from 1 ms on */
 
-static const struct bound bounds_calls[] = {
-    {1000000, "0.001"},  {2000000, "0.002"}, {5000000, "0.005"}, {10000000, "0.01"},
-    {20000000, "0.02"},  {50000000, "0.05"}, {100000000, "0.1"}, {200000000, "0.2"},
-    {500000000, "0.5"},  {1000000000, "1"},  {2000000000, "2"},  {5000000000, "5"},
-    {10000000000, "10"},
-};
-
-static const struct bound bounds_orders[] = {
-    {1, "1"},   {2, "2"},   {4, "4"},     {8, "8"},     {16, "16"},
-    {32, "32"}, {64, "64"}, {128, "128"}, {256, "256"}, {512, "512"},
-};
-
-enum unit { SECONDS, CALL_SECONDS, ORDERS };
+static_assert(COUNT_OF(bounds_orders) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
 
 struct histogram_kind {
     const char *name;
     const char *labels;
     const char *help;
-    enum unit unit;
-    const struct bound *bounds;
+    double unit; /* in the page, as a number of what is observed */
+    const uint64_t *bounds;
     size_t bound_count;
 };
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
-static_assert(COUNT_OF(bounds_seconds) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
-static_assert(COUNT_OF(bounds_calls) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
-static_assert(COUNT_OF(bounds_orders) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
-
-#define BOUNDS_SECONDS bounds_seconds, COUNT_OF(bounds_seconds)
-#define BOUNDS_CALL_SECONDS bounds_calls, COUNT_OF(bounds_calls)
-#define BOUNDS_ORDERS bounds_orders, COUNT_OF(bounds_orders)
+#define KIND_SECONDS 1e9, bounds_seconds, COUNT_OF(bounds_seconds)
+#define KIND_CALL_SECONDS 1e9, bounds_seconds + CALLS_FROM, COUNT_OF(bounds_seconds) - CALLS_FROM
+#define KIND_ORDERS 1, bounds_orders, COUNT_OF(bounds_orders)
 
 static const struct histogram_kind histogram_kinds[HISTOGRAM_COUNT] = {
-#define HISTOGRAM_KIND(id, name, labels, unit, help) {name, labels, help, unit, BOUNDS_##unit},
+#define HISTOGRAM_KIND(id, name, labels, unit, help) {name, labels, help, KIND_##unit},
     METRICS_HISTOGRAMS(HISTOGRAM_KIND)
 #undef HISTOGRAM_KIND
 };
 
-struct series_kind {
+struct counter_kind {
     const char *name;
     const char *labels;
     const char *help;
@@ -86,14 +64,8 @@ struct series_kind {
 #define COUNTER_KIND(id, name, labels, help) {name, labels, help},
 #define STATUS_KIND(status) {HTTP_NAME, "status=\"" #status "\"", "HTTP answers by status."},
 
-static const struct series_kind counter_kinds[METRIC_COUNT] = {
+static const struct counter_kind counter_kinds[METRIC_COUNT] = {
     METRICS_COUNTERS(COUNTER_KIND) METRICS_STATUSES(STATUS_KIND){HTTP_NAME, "status=\"other\"", ""},
-};
-
-static const struct series_kind gauge_kinds[GAUGE_COUNT] = {
-#define GAUGE_KIND(id, name, help) {name, "", help},
-    METRICS_GAUGES(GAUGE_KIND)
-#undef GAUGE_KIND
 };
 
 struct histogram {
@@ -168,7 +140,7 @@ void metrics_observe_times(enum metrics_histogram histogram, uint64_t value, uin
     const struct histogram_kind *kind = &histogram_kinds[histogram];
     struct histogram *mine = &slot_of_thread()->histograms[histogram];
     size_t bucket = 0;
-    while (bucket < kind->bound_count && value > kind->bounds[bucket].value)
+    while (bucket < kind->bound_count && value > kind->bounds[bucket])
         bucket++;
     add(&mine->buckets[bucket], times);
     add(&mine->sum, value * times);
@@ -196,15 +168,14 @@ uint64_t metrics_read(enum metrics_counter counter)
     return sum;
 }
 
-static_assert(BOUNDS_MAX + 1 <= METRICS_BUCKETS_MAX, "a reading has room for every bucket");
+static_assert((int)BOUNDS_MAX < (int)METRICS_BUCKETS_MAX, "a reading has room for every bucket");
 
 void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out)
 {
     assert(histogram < HISTOGRAM_COUNT);
     const struct histogram_kind *kind = &histogram_kinds[histogram];
-    *reading_out = (struct metrics_reading){.bound_count = kind->bound_count};
-    for (size_t bucket = 0; bucket < kind->bound_count; bucket++)
-        reading_out->bounds[bucket] = kind->bounds[bucket].value;
+    *reading_out =
+        (struct metrics_reading){.bounds = kind->bounds, .bound_count = kind->bound_count};
     for (size_t i = 0, count = slots_used(); i < count; i++) {
         struct histogram *part = &slots[i].histograms[histogram];
         reading_out->sum += read_cell(&part->sum);
@@ -215,97 +186,79 @@ void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_rea
         reading_out->count += reading_out->buckets[bucket];
 }
 
-static void print_counters(struct metrics_text *text)
+/* ---- the page ---- */
+
+void metrics_print_head(FILE *page, const char *name, const char *type, const char *help)
 {
-    for (size_t i = 0; i < METRIC_COUNT; i++) {
-        const struct series_kind *kind = &counter_kinds[i];
-        if (i == 0 || strcmp(kind->name, counter_kinds[i - 1].name) != 0)
-            metrics_text_head(text, kind->name, "counter", kind->help);
-        bool labelled = kind->labels[0] != '\0';
-        metrics_text_add(text, "%s%s%s%s %" PRIu64 "\n", kind->name, labelled ? "{" : "",
-                         kind->labels, labelled ? "}" : "", metrics_read((enum metrics_counter)i));
-    }
+    fprintf(page, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void print_gauges(struct metrics_text *text)
+void metrics_print_label(FILE *page, const char *value)
 {
-    for (size_t i = 0; i < GAUGE_COUNT; i++) {
-        metrics_text_head(text, gauge_kinds[i].name, "gauge", gauge_kinds[i].help);
-        metrics_text_add(text, "%s %" PRId64 "\n", gauge_kinds[i].name,
-                         atomic_load_explicit(&gauges[i], memory_order_relaxed));
-    }
+    fputc('"', page);
+    for (; *value != '\0'; value++)
+        if (*value == '\n')
+            fputs("\\n", page);
+        else
+            fprintf(page, "%s%c", *value == '\\' || *value == '"' ? "\\" : "", *value);
+    fputc('"', page);
 }
 
-static void print_sum(struct metrics_text *text, const struct histogram_kind *kind, uint64_t sum)
+static void print_series(FILE *page, const char *name, const char *suffix, const char *labels)
 {
-    if (kind->unit == ORDERS)
-        metrics_text_add(text, " %" PRIu64 "\n", sum);
-    else
-        metrics_text_add(text, " %" PRIu64 ".%09" PRIu64 "\n", sum / 1000000000, sum % 1000000000);
+    bool labelled = labels[0] != '\0';
+    fprintf(page, "%s%s%s%s%s ", name, suffix, labelled ? "{" : "", labels, labelled ? "}" : "");
 }
 
-static void print_histogram(struct metrics_text *text, size_t histogram)
+static void print_counter(FILE *page, enum metrics_counter counter)
+{
+    const struct counter_kind *kind = &counter_kinds[counter];
+    if (counter == 0 || strcmp(kind->name, counter_kinds[counter - 1].name) != 0)
+        metrics_print_head(page, kind->name, "counter", kind->help);
+    print_series(page, kind->name, "", kind->labels);
+    fprintf(page, "%" PRIu64 "\n", metrics_read(counter));
+}
+
+static void print_gauge(FILE *page, const char *name, const char *help, _Atomic int64_t *value)
+{
+    metrics_print_head(page, name, "gauge", help);
+    fprintf(page, "%s %" PRId64 "\n", name, atomic_load_explicit(value, memory_order_relaxed));
+}
+
+static void print_histogram(FILE *page, enum metrics_histogram histogram)
 {
     const struct histogram_kind *kind = &histogram_kinds[histogram];
     struct metrics_reading reading;
-    metrics_read_histogram((enum metrics_histogram)histogram, &reading);
+    metrics_read_histogram(histogram, &reading);
     if (kind->help[0] != '\0')
-        metrics_text_head(text, kind->name, "histogram", kind->help);
-    bool labelled = kind->labels[0] != '\0';
+        metrics_print_head(page, kind->name, "histogram", kind->help);
     uint64_t count = 0; /* Prometheus wants the buckets cumulative */
     for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
         count += reading.buckets[bucket];
-        metrics_text_add(text, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", kind->name, kind->labels,
-                         labelled ? "," : "",
-                         bucket < kind->bound_count ? kind->bounds[bucket].text : "+Inf", count);
+        fprintf(page, "%s_bucket{%s%sle=\"", kind->name, kind->labels,
+                kind->labels[0] != '\0' ? "," : "");
+        if (bucket < kind->bound_count)
+            fprintf(page, "%.15g", (double)kind->bounds[bucket] / kind->unit);
+        fprintf(page, "%s\"} %" PRIu64 "\n", bucket < kind->bound_count ? "" : "+Inf", count);
     }
-    const char *open = labelled ? "{" : "", *close = labelled ? "}" : "";
-    metrics_text_add(text, "%s_sum%s%s%s", kind->name, open, kind->labels, close);
-    print_sum(text, kind, reading.sum);
+    print_series(page, kind->name, "_sum", kind->labels);
+    if (kind->bounds == bounds_orders)
+        fprintf(page, "%" PRIu64 "\n", reading.sum);
+    else
+        fprintf(page, "%" PRIu64 ".%09" PRIu64 "\n", reading.sum / NS_PER_S,
+                reading.sum % NS_PER_S);
     /* The count comes from the buckets, so that the two agree while others go on counting. */
-    metrics_text_add(text, "%s_count%s%s%s %" PRIu64 "\n", kind->name, open, kind->labels, close,
-                     count);
+    print_series(page, kind->name, "_count", kind->labels);
+    fprintf(page, "%" PRIu64 "\n", count);
 }
 
-size_t metrics_print(char *buffer, size_t size)
+void metrics_print(FILE *page)
 {
-    struct metrics_text text = {.buffer = buffer, .size = size, .length = 0};
-    if (size > 0)
-        buffer[0] = '\0';
-    print_counters(&text);
-    print_gauges(&text);
-    for (size_t i = 0; i < HISTOGRAM_COUNT; i++)
-        print_histogram(&text, i);
-    return text.length;
-}
-
-/* ---- the text of the page ---- */
-
-void metrics_text_add(struct metrics_text *text, const char *format, ...)
-{
-    bool full = text->length >= text->size;
-    char *end = full ? NULL : text->buffer + text->length;
-    va_list arguments;
-    va_start(arguments, format);
-    int written = vsnprintf(end, full ? 0 : text->size - text->length, format, arguments);
-    va_end(arguments);
-    assert(written >= 0);
-    text->length += (size_t)written;
-}
-
-void metrics_text_head(struct metrics_text *text, const char *name, const char *type,
-                       const char *help)
-{
-    metrics_text_add(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-void metrics_text_label(struct metrics_text *text, const char *value)
-{
-    metrics_text_add(text, "\"");
-    for (; *value != '\0'; value++)
-        if (*value == '\n')
-            metrics_text_add(text, "\\n");
-        else
-            metrics_text_add(text, "%s%c", *value == '\\' || *value == '"' ? "\\" : "", *value);
-    metrics_text_add(text, "\"");
+    for (int counter = 0; counter < METRIC_COUNT; counter++)
+        print_counter(page, (enum metrics_counter)counter);
+#define PRINT_GAUGE(id, name, help) print_gauge(page, name, help, &gauges[GAUGE_##id]);
+    METRICS_GAUGES(PRINT_GAUGE)
+#undef PRINT_GAUGE
+    for (int histogram = 0; histogram < HISTOGRAM_COUNT; histogram++)
+        print_histogram(page, (enum metrics_histogram)histogram);
 }

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* X(id, name, labels, help). Rows of one name must stand together: Prometheus wants one HELP before
  * them, which is the first row's. */
@@ -65,22 +66,15 @@
     X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
-/* X(id, name, help). service/live/gauges.c has those that are read when the page is made, or have
- * labels. */
+/* X(id, name, help). service/live/gauges.c has the gauges that are read when the page is made. */
 #define METRICS_GAUGES(X)                                                                          \
-    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
-    X(QUEUE_CAPACITY, "seckill_queue_capacity", "Places for orders in the queue.")                 \
-    X(REDIS_UP, "seckill_redis_up", "1 while Redis answers and takes writes.")                     \
-    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")              \
-    X(READY, "seckill_ready", "1 while /readyz says ready.")                                       \
     X(LEDGER_DURABLE, "seckill_ledger_durable",                                                    \
       "1 while the ledger's settings put a commit on its disk before the answer; 0 until it said " \
       "so.")                                                                                       \
     X(REDIS_EVICTS, "seckill_redis_evicts",                                                        \
       "1 while Redis may drop keys, as its maxmemory-policy is not noeviction.")                   \
     X(REDIS_NODES_DOWN, "seckill_redis_nodes_down",                                                \
-      "Masters of a Redis Cluster that took no write when last asked; 0 without a cluster.")       \
-    X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.")
+      "Masters of a Redis Cluster that took no write when last asked; 0 without a cluster.")
 
 /* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS: the
  * same with fewer bounds; unit ORDERS: a number of orders. Rows of one name stand together. */
@@ -130,8 +124,6 @@ enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_HISTOGRAM_ID) HISTOGRAM_COUN
 #undef METRICS_GAUGE_ID
 #undef METRICS_HISTOGRAM_ID
 
-#define METRICS_TEXT_MAX 65536 /* bytes that the text never exceeds, with its NUL */
-
 /* Any thread may call any of these functions at any time, without setting anything up. A thread
  * counts on cache lines of its own, in a few ns, and its counts outlive it. */
 
@@ -157,8 +149,8 @@ enum { METRICS_BUCKETS_MAX = 20 };
 
 /* A histogram's observations, each counted in one bucket. */
 struct metrics_reading {
-    size_t bound_count;                   /* there is one bucket more: that of +Inf */
-    uint64_t bounds[METRICS_BUCKETS_MAX]; /* upper ones, as observed */
+    const uint64_t *bounds; /* upper ones, as observed; constant */
+    size_t bound_count;     /* there is one bucket more: that of +Inf */
     uint64_t buckets[METRICS_BUCKETS_MAX];
     uint64_t count, sum; /* of all; the count is the sum of the buckets */
 };
@@ -166,33 +158,17 @@ struct metrics_reading {
 /* The histogram's observations on all threads. None of the numbers ever falls. */
 void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out);
 
-/* Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
- * by NUL. Returns the length of the whole text, as snprintf does; a buffer of METRICS_TEXT_MAX
- * always suffices. */
-size_t metrics_print(char *buffer, size_t size);
+/* ---- the page ---- */
+
+/* Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE). */
+void metrics_print(FILE *page);
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* ---- the text of the page ---- */
+/* Writes the HELP and TYPE lines that stand above a family's first series. */
+void metrics_print_head(FILE *page, const char *name, const char *type, const char *help);
 
-/* Its owner sets buffer and size; a text belongs to one thread. When the buffer is full it is cut,
- * ends with NUL all the same, and goes on counting its length. */
-struct metrics_text {
-    char *buffer;
-    size_t size;
-    size_t length;
-};
-
-/* Appends as printf does. */
-void metrics_text_add(struct metrics_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Appends the HELP and TYPE lines that stand above a family's first series. */
-void metrics_text_head(struct metrics_text *text, const char *name, const char *type,
-                       const char *help);
-
-/* Appends what the service put in quotes as a label's value: a backslash, a quote and a line feed
- * are escaped. */
-void metrics_text_label(struct metrics_text *text, const char *value);
+/* Writes a label's value in quotes: a backslash, a quote and a line feed are escaped. */
+void metrics_print_label(FILE *page, const char *value);
 
 #endif

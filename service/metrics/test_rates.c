@@ -85,7 +85,8 @@ static void test_percentiles_of_the_time_between(void **state)
 static void test_percentile_interpolates_within_a_bucket(void **state)
 {
     (void)state;
-    struct metrics_reading reading = {.bound_count = 2, .bounds = {10, 20}, .count = 0};
+    struct metrics_reading reading = {
+        .bound_count = 2, .bounds = (const uint64_t[]){10, 20}, .count = 0};
     assert_true(isnan(rates_percentile(&reading, 0.5)));
     reading.buckets[0] = reading.count = 4;
     assert_near(rates_percentile(&reading, 0.5), 5, 1e-9);
