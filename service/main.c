@@ -37,7 +37,6 @@ struct parts {
     struct health *health;
     struct progress *progress;
     struct http_server *http_server;
-    struct supervise supervise;
     struct live *live;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
@@ -186,29 +185,25 @@ static void tell_manager(struct parts *parts)
 {
     const struct config *config = &parts->service.config;
     int64_t now_ns = clock_now_ns();
-    enum health_state redis = health_redis(parts->health, now_ns);
-    enum health_state ledger = health_ledger(parts->health, now_ns);
     const struct supervise_view view = {
         .prepared = atomic_load(&parts->service.prepared),
         .lets_clients_in = http_server_started(parts->http_server),
-        .redis_ok = redis == HEALTH_OK,
-        .ledger_ok = ledger == HEALTH_OK,
-        .redis = health_word(redis),
-        .ledger = health_word(ledger),
+        .redis = health_redis(parts->health, now_ns),
+        .ledger = health_ledger(parts->health, now_ns),
         .now_ns = now_ns,
         .http_turned_ns = http_server_turned_ns(parts->http_server),
         .worker_turned_ns = workers_turned_ns(&parts->workers),
         .patience_ns = COMMIT_TRIES * CLOCK_NS_PER_MS *
                        ((int64_t)config->mysql_timeout_ms + config->redis_timeout_ms),
     };
-    supervise_tell(&parts->supervise, &view);
+    supervise_tell(&view);
 }
 
 static void reload(struct parts *parts)
 {
-    notify_reloading();
+    supervise_reloading();
     reload_config(&parts->service, parts->argv, environ);
-    supervise_reloaded(&parts->supervise);
+    supervise_reloaded();
 }
 
 /* ---- until the end ---- */
@@ -217,7 +212,7 @@ static void reload(struct parts *parts)
  * manager hears something. */
 static int64_t patience_ns(struct parts *parts)
 {
-    int64_t ns = supervise_pause_ns(&parts->supervise);
+    int64_t ns = supervise_pause_ns();
     int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
     if (!atomic_load(&parts->service.prepared) || !http_server_started(parts->http_server))
         return READY_POLL_MS * CLOCK_NS_PER_MS;

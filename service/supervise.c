@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,6 +21,10 @@ enum {
     START_POLL_MS = 20, /* before the daemon is ready */
     EXTEND_S = 120,     /* a start that waits is given this, again and again */
     FILE_NAME_MAX = 48,
+    STATUS_SIZE = 96,
+    READY_S = 30,  /* a prepared daemon counts as started then, whatever Redis does */
+    HTTP_S = 5,    /* a turn of an HTTP thread takes less, or the thread is stuck */
+    WORKER_S = 30, /* likewise for a batch, beside the time-outs of its servers */
 };
 
 /* ---- notes to the manager ---- */
@@ -34,7 +37,12 @@ enum {
 static struct {
     struct sockaddr_un address;
     socklen_t length; /* 0: there is no manager */
-    int64_t watchdog_ns;
+    int64_t
+        watchdog_ns; /* how often WATCHDOG=1 is due, half of what it allows; 0: it does not watch */
+    bool told_ready;
+    int64_t prepared_ns; /* when the daemon was first seen prepared */
+    int64_t fed_ns;      /* when the watchdog was last fed */
+    char status[STATUS_SIZE];
 } manager;
 
 /* A socket in the file system, or one in the abstract name space, written with an @. */
@@ -75,18 +83,6 @@ bool notify_setup(void)
     return true;
 }
 
-/* Whether a manager listens. */
-static bool notify_wanted(void)
-{
-    return manager.length > 0;
-}
-
-/* How often WATCHDOG=1 is due in ns, half of what the manager allows; 0 where it does not watch. */
-static int64_t notify_watchdog_ns(void)
-{
-    return manager.watchdog_ns;
-}
-
 static bool send_text(const char *text, size_t length)
 {
     const struct timeval patience = {.tv_sec = SEND_S};
@@ -103,7 +99,7 @@ static bool send_text(const char *text, size_t length)
 bool notify_send(const char *format, ...)
 {
     char text[MESSAGE_MAX];
-    if (!notify_wanted())
+    if (manager.length == 0)
         return true;
     va_list arguments;
     va_start(arguments, format);
@@ -113,60 +109,50 @@ bool notify_send(const char *format, ...)
     return send_text(text, (size_t)length);
 }
 
-void notify_reloading(void)
+static bool sells(const struct supervise_view *view)
 {
-    notify_send("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_now_ns() / 1000));
+    return view->prepared && view->redis == HEALTH_OK && view->ledger == HEALTH_OK;
 }
 
-static void write_status(const struct supervise_view *view, char status_out[SUPERVISE_STATUS_SIZE])
+static void tell_status(const struct supervise_view *view)
 {
-    const char *what = !view->prepared                     ? "Waits for the ledger"
-                       : view->redis_ok && view->ledger_ok ? NULL
-                                                           : "Refuses orders";
-    if (what)
-        snprintf(status_out, SUPERVISE_STATUS_SIZE, "%s: Redis %s, ledger %s", what, view->redis,
-                 view->ledger);
-    else
-        snprintf(status_out, SUPERVISE_STATUS_SIZE, "Sells");
-}
-
-static void tell_status(struct supervise *supervise, const struct supervise_view *view)
-{
-    char status[SUPERVISE_STATUS_SIZE];
-    write_status(view, status);
-    if (strcmp(status, supervise->status) != 0 && notify_send("STATUS=%s", status))
-        memcpy(supervise->status, status, sizeof status);
+    const char *what = !view->prepared ? "Waits for the ledger" : "Refuses orders";
+    char status[STATUS_SIZE] = "Sells";
+    if (!sells(view))
+        snprintf(status, sizeof status, "%s: Redis %s, ledger %s", what, health_word(view->redis),
+                 health_word(view->ledger));
+    if (strcmp(status, manager.status) != 0 && notify_send("STATUS=%s", status))
+        memcpy(manager.status, status, sizeof status);
 }
 
 /* A start that waits for its ledger may take as long as that needs: systemd must not end it. */
-static void tell_start(struct supervise *supervise, const struct supervise_view *view)
+static void tell_start(const struct supervise_view *view)
 {
-    if (view->prepared && supervise->prepared_ns == 0)
-        supervise->prepared_ns = view->now_ns;
-    bool waited = supervise->prepared_ns != 0 &&
-                  view->now_ns - supervise->prepared_ns >= SUPERVISE_READY_S * CLOCK_NS_PER_S;
-    bool sells = view->prepared && view->redis_ok && view->ledger_ok;
-    if (view->lets_clients_in && (sells || waited))
-        supervise->told_ready = notify_send("READY=1");
-    else if (view->now_ns - supervise->fed_ns >= CLOCK_NS_PER_S) {
-        supervise->fed_ns = view->now_ns;
+    if (view->prepared && manager.prepared_ns == 0)
+        manager.prepared_ns = view->now_ns;
+    bool waited =
+        manager.prepared_ns != 0 && view->now_ns - manager.prepared_ns >= READY_S * CLOCK_NS_PER_S;
+    if (view->lets_clients_in && (sells(view) || waited))
+        manager.told_ready = notify_send("READY=1");
+    else if (view->now_ns - manager.fed_ns >= CLOCK_NS_PER_S) {
+        manager.fed_ns = view->now_ns;
         notify_send("EXTEND_TIMEOUT_USEC=%d000000", EXTEND_S);
     }
 }
 
 static bool is_alive(const struct supervise_view *view)
 {
-    int64_t worker_ns = SUPERVISE_WORKER_S * CLOCK_NS_PER_S + view->patience_ns;
-    return view->now_ns - view->http_turned_ns < SUPERVISE_HTTP_S * CLOCK_NS_PER_S &&
+    int64_t worker_ns = WORKER_S * CLOCK_NS_PER_S + view->patience_ns;
+    return view->now_ns - view->http_turned_ns < HTTP_S * CLOCK_NS_PER_S &&
            view->now_ns - view->worker_turned_ns < worker_ns;
 }
 
-static void feed_watchdog(struct supervise *supervise, const struct supervise_view *view)
+static void feed_watchdog(const struct supervise_view *view)
 {
-    if (notify_watchdog_ns() == 0 || view->now_ns - supervise->fed_ns < notify_watchdog_ns() / 2)
+    if (manager.watchdog_ns == 0 || view->now_ns - manager.fed_ns < manager.watchdog_ns / 2)
         return;
     if (is_alive(view)) {
-        supervise->fed_ns = view->now_ns;
+        manager.fed_ns = view->now_ns;
         notify_send("WATCHDOG=1");
     } else {
         log_event(LOG_ERROR, "thread_stuck", "http_ms=%lld order_worker_ms=%lld effect=%s",
@@ -176,29 +162,34 @@ static void feed_watchdog(struct supervise *supervise, const struct supervise_vi
     }
 }
 
-void supervise_tell(struct supervise *supervise, const struct supervise_view *view)
+void supervise_tell(const struct supervise_view *view)
 {
-    if (!notify_wanted())
+    if (manager.length == 0)
         return;
-    tell_status(supervise, view);
-    if (!supervise->told_ready)
-        tell_start(supervise, view);
+    tell_status(view);
+    if (!manager.told_ready)
+        tell_start(view);
     else
-        feed_watchdog(supervise, view);
+        feed_watchdog(view);
 }
 
-int64_t supervise_pause_ns(const struct supervise *supervise)
+int64_t supervise_pause_ns(void)
 {
-    int64_t pause_ns = (supervise->told_ready ? POLL_MS : START_POLL_MS) * CLOCK_NS_PER_MS;
-    int64_t watchdog_ns = notify_watchdog_ns();
-    if (!notify_wanted())
+    int64_t pause_ns = (manager.told_ready ? POLL_MS : START_POLL_MS) * CLOCK_NS_PER_MS;
+    if (manager.length == 0)
         return INT64_MAX;
-    return watchdog_ns > 0 && watchdog_ns < pause_ns ? watchdog_ns : pause_ns;
+    return manager.watchdog_ns > 0 && manager.watchdog_ns < pause_ns ? manager.watchdog_ns
+                                                                     : pause_ns;
 }
 
-void supervise_reloaded(const struct supervise *supervise)
+void supervise_reloading(void)
 {
-    if (supervise->told_ready)
+    notify_send("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_now_ns() / 1000));
+}
+
+void supervise_reloaded(void)
+{
+    if (manager.told_ready)
         notify_send("READY=1");
 }
 
