@@ -117,7 +117,7 @@ static bool start(struct parts *parts)
     if (!workers_start(&parts->workers, &parts->service, parts->error, sizeof parts->error) ||
         !start_health(parts) || !open_http(parts) || !start_live(parts))
         return false;
-    preparer_start(parts->workers.preparer);
+    service_worker_start(parts->workers.preparer);
     return true;
 }
 
@@ -132,8 +132,10 @@ static bool let_clients_in(struct parts *parts)
 static bool advance(struct parts *parts)
 {
     int64_t now_ns = clock_now_ns();
-    if (preparer_refused(parts->workers.preparer, parts->error, sizeof parts->error))
+    if (atomic_load(&parts->service.refused)) {
+        snprintf(parts->error, sizeof parts->error, "%s", parts->service.refusal);
         return false;
+    }
     bool due = now_ns >= parts->patience_until_ns || health_ready(parts->health, now_ns);
     return !due || let_clients_in(parts);
 }
@@ -159,7 +161,8 @@ static void stop(struct parts *parts)
     live_join(&parts->live);
     workers_join(&parts->workers);
     health_join(&parts->health);
-    preparer_join(&parts->workers.preparer); /* gives the node back: no thread makes ids now */
+    service_worker_join(
+        &parts->workers.preparer); /* gives the node back: no thread makes ids now */
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);
     service_close(&parts->service);

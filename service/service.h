@@ -17,7 +17,10 @@
 #include "sql/server/server.h"
 #include "stock/stock.h"
 
-enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
+enum {
+    OPERATORS_MAX = 256, /* connections of admin_listen */
+    REFUSAL_SIZE = 256,
+};
 
 struct admin_actions;
 struct health;
@@ -45,10 +48,11 @@ struct service {
     struct node node; /* of the ids: the preparer's until `prepared`, then health's, then main's */
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool elected;    /* this daemon's expiry worker is */
-    char unfit[LEDGER_UNFIT_SIZE];  /* why the server is none for orders; the preparer's */
-    _Atomic bool prepared;          /* the ledger's tables are there and the node is known */
+    _Atomic int64_t sold_ns;    /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool elected;       /* this daemon's expiry worker is */
+    _Atomic bool prepared;      /* the ledger's tables are there and the node is known */
+    _Atomic bool refused;       /* by its ledger, or for a node that another daemon has */
+    char refusal[REFUSAL_SIZE]; /* the reason; the preparer's until then */
     _Atomic unsigned other_daemons; /* that share the ledger, by the live thread's last count */
     struct sale_cache *sale_cache;
     struct tokens *tokens;

@@ -9,7 +9,7 @@
 #include "base/url.h"
 #include "lua/tls.h"
 #include "service/log/log.h"
-#include "service/schema.h"
+#include "service/workers/workers.h"
 #include "sql/server/server.h"
 
 enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
@@ -59,7 +59,8 @@ static int update(struct ledger *ledger)
 {
     struct ledger_schema before, after;
     if (ledger_schema_ask(ledger, &before) == LEDGER_FAILED ||
-        schema_update(ledger, NULL) != LEDGER_OK || ledger_schema_ask(ledger, &after) != LEDGER_OK)
+        preparer_migrate(ledger, NULL) != LEDGER_OK ||
+        ledger_schema_ask(ledger, &after) != LEDGER_OK)
         return report_failure(ledger);
     printf(SECKILL_PROGRAM ": the tables at %s are up to date: %u of %u changes were made now\n",
            ledger_place(ledger), before.missing, after.files);

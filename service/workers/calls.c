@@ -11,7 +11,6 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "base/worker.h"
 #include "service/request/request.h"
 #include "service/request/faults.h"
 #include "service/request/queue.h"
@@ -19,7 +18,7 @@
 enum { IDLE_MS = 1000 }; /* the longest wait for a request; a stopped queue ends it at once */
 
 struct call_worker_thread {
-    struct worker thread;
+    struct service_worker base;
     struct call_worker worker;
     const struct call_kind_row *kind;
     struct queue *queue;
@@ -138,7 +137,12 @@ static void rest(const struct call_worker_thread *thread, int64_t took_ns)
 static void run(void *context)
 {
     struct call_worker_thread *thread = context;
-    struct queue *queue = thread->queue;
+    struct service *service = thread->base.service;
+    struct queue *queue = service->calls[thread->base.number];
+    thread->kind = &call_kinds[thread->base.number];
+    thread->queue = queue;
+    thread->worker = (struct call_worker){.service = service, .stock = thread->base.stock};
+    assert(thread->kind->batch <= CALL_BATCH_MAX);
     prctl(PR_SET_NAME, thread->kind->thread);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
         size_t taken = queue_take(queue, thread->requests, thread->kind->batch, 0, IDLE_MS);
@@ -149,32 +153,9 @@ static void run(void *context)
     }
 }
 
-struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
-                                             char *error_out, size_t error_size)
-{
-    struct call_worker_thread *thread = calloc(1, sizeof *thread);
-    if (!thread)
-        abort();
-    assert(kind < CALL_KINDS && call_kinds[kind].batch <= CALL_BATCH_MAX);
-    thread->kind = &call_kinds[kind];
-    thread->queue = service->calls[kind];
-    thread->worker.service = service;
-    thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
-    if (!thread->worker.stock) {
-        free(thread);
-        return NULL;
-    }
-    if (!worker_start(&thread->thread, run, thread))
-        abort();
-    return thread;
-}
-
-void call_worker_join(struct call_worker_thread **thread)
-{
-    if (*thread) {
-        worker_join(&(*thread)->thread);
-        stock_close(&(*thread)->worker.stock);
-    }
-    free(*thread);
-    *thread = NULL;
-}
+const struct worker_kind call_worker_kind = {
+    .name = "call-worker", /* until its thread takes that of its calls */
+    .size = sizeof(struct call_worker_thread),
+    .servers = WORKER_OF_STOCK,
+    .run = run,
+};

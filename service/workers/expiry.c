@@ -12,13 +12,10 @@
 #include "service/workers/workers.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "lock/seclock.h"
 #include "base/clock.h"
-#include "base/worker.h"
 #include "sql/sales/sales.h"
 #include "service/request/faults.h"
 #include "service/log/log.h"
@@ -26,9 +23,7 @@
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 
-/* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
- * versions must elect one among them. Pods other than 0 add their number, as they may share a
- * Redis. */
+/* The name of the lock in Redis. Pods other than 0 add their number, as they may share a Redis. */
 #define LOCK_NAME "expirer"
 
 enum {
@@ -45,9 +40,7 @@ enum {
 _Static_assert((int)PURGE_MS < (int)PERIOD_MS, "due orders come between two pieces of purging");
 
 struct expiry_worker {
-    struct worker thread;
-    struct service *service;
-    struct stock *stock; /* its own connections */
+    struct service_worker base;
     char lock_name[32];
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
@@ -107,31 +100,31 @@ static bool expire(struct expiry_worker *worker)
     struct stock_expired expired;
     size_t all = 0;
     bool counting = false;
-    faults_begin(worker->stock);
+    faults_begin(worker->base.stock);
     do {
         int64_t start_ns = clock_now_ns();
         enum ledger_result counted =
-            stock_count(worker->stock, start_ns + COUNT_MS * CLOCK_NS_PER_MS);
+            stock_count(worker->base.stock, start_ns + COUNT_MS * CLOCK_NS_PER_MS);
         counting = counted == LEDGER_OK;
         enum ledger_result rounds =
-            stock_round_end(worker->stock, clock_now_ns() + END_MS * CLOCK_NS_PER_MS, &ended);
+            stock_round_end(worker->base.stock, clock_now_ns() + END_MS * CLOCK_NS_PER_MS, &ended);
         counting |= rounds == LEDGER_OK;
-        result = stock_expire(worker->stock, &cursor, &expired);
+        result = stock_expire(worker->base.stock, &cursor, &expired);
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
         if (counted == LEDGER_FAILED || rounds == LEDGER_FAILED)
             result = LEDGER_FAILED;
         if (counting || (cursor.more && 2 * expired.awaited < expired.count))
-            worker_sleep_ns(&worker->thread, (clock_now_ns() - start_ns) / REST_PART);
+            worker_sleep_ns(&worker->base.thread, (clock_now_ns() - start_ns) / REST_PART);
     } while (result == LEDGER_OK && (cursor.more || counting) && is_elected(worker) &&
-             !worker_stopping(&worker->thread));
+             !worker_stopping(&worker->base.thread));
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (ended > 0)
         log_event(LOG_INFO, "rounds_ended", "orders=%llu", (unsigned long long)ended);
-    if (result != LEDGER_OK || stock_fault(worker->stock, STOCK_LEDGER)->damaged)
-        faults_log(worker->stock, "expiry_worker_failed", 0,
+    if (result != LEDGER_OK || stock_fault(worker->base.stock, STOCK_LEDGER)->damaged)
+        faults_log(worker->base.stock, "expiry_worker_failed", 0,
                    "orders that were not paid in time keep their units until this succeeds", NULL);
     return result == LEDGER_OK;
 }
@@ -158,7 +151,7 @@ static bool purge(struct expiry_worker *worker, unsigned days)
     if (days == 0 || now_ns < worker->purge_next_ns)
         return true;
     while (result == LEDGER_OK && clock_now_ns() < until_ns) {
-        result = ledger_purge(stock_ledger(worker->stock), days, PURGE_ROWS, &purged);
+        result = ledger_purge(stock_ledger(worker->base.stock), days, PURGE_ROWS, &purged);
         count_purged(&purged);
     }
     if (result == LEDGER_NO)
@@ -169,103 +162,76 @@ static bool purge(struct expiry_worker *worker, unsigned days)
 /* Orders that are due first; then what is left of the turn may go to the past. */
 static bool work(struct expiry_worker *worker)
 {
-    unsigned days = (unsigned)worker->service->config.retention_days;
+    unsigned days = (unsigned)worker->base.service->config.retention_days;
     if (!expire(worker))
         return false;
-    faults_begin(worker->stock);
+    faults_begin(worker->base.stock);
     if (purge(worker, days)) {
-        faults_log_damage(stock_ledger(worker->stock));
+        faults_log_damage(stock_ledger(worker->base.stock));
         return true;
     }
-    faults_log(worker->stock, "retention_failed", 0,
+    faults_log(worker->base.stock, "retention_failed", 0,
                "what ended rounds have left stays until this succeeds", NULL);
     return false;
 }
 
 static bool work_in_section(struct expiry_worker *worker)
 {
-    unsigned section = sale_cache_enter(worker->service->sale_cache);
+    unsigned section = sale_cache_enter(worker->base.service->sale_cache);
     bool done = work(worker);
-    sale_cache_leave(worker->service->sale_cache, section);
+    sale_cache_leave(worker->base.service->sale_cache, section);
     return done;
 }
 
 static void run(void *context)
 {
     struct expiry_worker *worker = context;
-    prctl(PR_SET_NAME, "expiry-worker");
-    while (!worker_stopping(&worker->thread)) {
+    while (!worker_stopping(&worker->base.thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        bool elected = atomic_load(&worker->service->prepared) && get_elected(worker);
+        bool elected = atomic_load(&worker->base.service->prepared) && get_elected(worker);
         if (elected && !work_in_section(worker)) {
             elected = false;
             resign(worker);
             pause_ms += FAILED_MS;
         }
-        atomic_store(&worker->service->elected, elected);
+        atomic_store(&worker->base.service->elected, elected);
         metrics_add(METRIC_EXPIRY_TURNS, elected);
-        worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
+        worker_sleep_ns(&worker->base.thread, pause_ms * CLOCK_NS_PER_MS);
     }
-    atomic_store(&worker->service->elected, false);
+    atomic_store(&worker->base.service->elected, false);
     resign(worker); /* another daemon need not wait for the lease to end */
 }
 
-static bool open_clients(struct expiry_worker *worker, char *error_out, size_t error_size)
+static bool open_worker(void *self, char *error_out, size_t error_size)
 {
-    struct service *service = worker->service;
+    struct expiry_worker *worker = self;
+    struct service *service = worker->base.service;
     const char *const servers[] = {service->config.redis_url, NULL};
     const struct seclock_options options =
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
-    if (!worker->stock)
-        return false;
+    strcpy(worker->lock_name, LOCK_NAME);
+    if (service->config.pod > 0)
+        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", service->config.pod);
     if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
         return true;
     snprintf(error_out, error_size, "%s", seclock_error());
     return false;
 }
 
-/* Also of a worker that was opened in part. */
-static void expiry_worker_free(struct expiry_worker **worker)
+static void close_worker(void *self)
 {
-    seclock_close(&(*worker)->locks);
-    stock_close(&(*worker)->stock);
-    free(*worker);
-    *worker = NULL;
+    struct expiry_worker *worker = self;
+    seclock_close(&worker->locks);
 }
 
-struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
-                                          size_t error_size)
-{
-    struct expiry_worker *worker = calloc(1, sizeof *worker);
-    if (!worker)
-        abort();
-    worker->service = service;
-    strcpy(worker->lock_name, LOCK_NAME);
-    if (service->config.pod > 0)
-        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", service->config.pod);
-    if (!open_clients(worker, error_out, error_size)) {
-        expiry_worker_free(&worker);
-        return NULL;
-    }
-    if (!worker_start(&worker->thread, run, worker))
-        abort();
-    return worker;
-}
-
-void expiry_worker_stop(struct expiry_worker *worker)
-{
-    if (worker)
-        worker_stop(&worker->thread);
-}
-
-void expiry_worker_join(struct expiry_worker **worker)
-{
-    if (!*worker)
-        return;
-    worker_join(&(*worker)->thread);
-    expiry_worker_free(worker);
-}
+const struct worker_kind expiry_worker_kind = {
+    .name = "expiry-worker",
+    .size = sizeof(struct expiry_worker),
+    .servers = WORKER_OF_STOCK,
+    .open = open_worker,
+    .run = run,
+    .close = close_worker,
+};

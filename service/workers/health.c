@@ -5,63 +5,64 @@
  * neither a line of Redis' append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/url.h"
-#include "base/worker.h"
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/node.h"
-#include "service/service.h"
 #include "service/workers/cluster_probe.h"
+#include "service/workers/workers.h"
 #include "sql/server/server.h"
 
 enum {
     PAUSE_MS = 250,        /* between two questions */
     ANSWER_AGE_MS = 1000,  /* of an answer that still counts */
     TIMEOUT_MS_MAX = 1000, /* of a question: a later answer would not count */
-    POLICY_S = 10,         /* between two questions for the settings of either server */
+    SETTINGS_S = 10,       /* between two questions for the settings of either server */
     POLICY_SIZE = 32,
 };
 
 struct probe;
 
 struct probe_kind {
-    const char *thread_name;
+    struct worker_kind worker;
     const char *up, *down; /* the events of the log */
     enum health_state (*ask)(struct probe *probe, const char **error_out);
 };
 
+/* A worker that asks one server. */
 struct probe {
-    struct worker thread;
-    const struct probe_kind *kind;
-    struct health *health;
-    struct ledger *ledger; /* its own connection; NULL: it asks Redis */
-    int64_t durable_asked_ns;
-    struct ledger_weakness weakness; /* as last seen; its setting may be "" */
-    char server[URL_PLACE_SIZE];     /* of the ledger's, that it last wrote to */
-    _Atomic bool durable;            /* as far as it is known */
+    struct service_worker base;
+    int64_t settings_asked_ns;
     _Atomic int state;
     _Atomic int64_t answered_ns;
     _Atomic int64_t took_ns; /* from question to answer */
-};
 
-struct health {
-    struct service *service;
-    struct redis *redis; /* for the thread of its probe */
-    int64_t policy_asked_ns;
+    /* Of Redis: */
     char policy[POLICY_SIZE]; /* of eviction, as last seen */
     struct cluster_probe cluster;
-    struct probe of_redis;
-    struct probe of_ledger;
+
+    /* Of the ledger: */
+    struct ledger_weakness weakness; /* as last seen; its setting may be "" */
+    char server[URL_PLACE_SIZE];     /* that it last wrote to */
+    _Atomic bool durable;            /* as far as it is known */
 };
+
+/* The workers are probes. */
+struct health {
+    struct service_worker *redis, *ledger;
+};
+
+static const struct probe *probe_of(const struct service_worker *worker)
+{
+    return (const struct probe *)worker;
+}
 
 const char *health_word(enum health_state state)
 {
@@ -110,11 +111,11 @@ static void ask_policy(struct redis *redis, char policy_out[POLICY_SIZE])
 }
 
 /* The server's policy, or that of the first master of a cluster that evicts. */
-static void ask_policies(const struct health *health, char policy_out[POLICY_SIZE])
+static void ask_policies(struct redis *redis, char policy_out[POLICY_SIZE])
 {
-    struct cluster *cluster = redis_cluster(health->redis);
+    struct cluster *cluster = redis_cluster(redis);
     if (!cluster) {
-        ask_policy(health->redis, policy_out);
+        ask_policy(redis, policy_out);
         return;
     }
     size_t count = cluster_masters(cluster);
@@ -123,25 +124,34 @@ static void ask_policies(const struct health *health, char policy_out[POLICY_SIZ
         ask_policy(cluster_master(cluster, i), policy_out);
 }
 
+/* Whether the settings of the server are to be asked for again. */
+static bool settings_due(struct probe *probe)
+{
+    int64_t now_ns = clock_now_ns();
+    if (probe->settings_asked_ns != 0 &&
+        now_ns - probe->settings_asked_ns < SETTINGS_S * CLOCK_NS_PER_S)
+        return false;
+    probe->settings_asked_ns = now_ns;
+    return true;
+}
+
 /* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills
  * it. That costs no order, but each counter that is dropped is counted again, and a lock that is
  * dropped lets two workers meet at the ledger. */
-static void check_policy(struct health *health)
+static void check_policy(struct probe *probe)
 {
-    int64_t now_ns = clock_now_ns();
-    if (health->policy_asked_ns != 0 &&
-        now_ns - health->policy_asked_ns < POLICY_S * CLOCK_NS_PER_S)
-        return;
-    health->policy_asked_ns = now_ns;
+    struct redis *redis = probe->base.redis;
     char policy[POLICY_SIZE];
-    ask_policies(health, policy);
-    if (strcmp(policy, "noeviction") != 0 && strcmp(policy, health->policy) != 0)
+    if (!settings_due(probe))
+        return;
+    ask_policies(redis, policy);
+    if (strcmp(policy, "noeviction") != 0 && strcmp(policy, probe->policy) != 0)
         log_event(
             LOG_WARN, "redis_evicts", "address=%s maxmemory_policy=%s effect=%s",
-            LOG_QUOTE(redis_place(health->redis)), LOG_QUOTE(policy),
+            LOG_QUOTE(redis_place(redis)), LOG_QUOTE(policy),
             LOG_QUOTE("a Redis without memory drops counters and locks: orders get slower and "
                       "rate limits are forgotten; set noeviction"));
-    memcpy(health->policy, policy, sizeof policy);
+    memcpy(probe->policy, policy, sizeof policy);
     metrics_gauge_set(GAUGE_REDIS_EVICTS, strcmp(policy, "noeviction") != 0);
 }
 
@@ -149,57 +159,50 @@ static void check_policy(struct health *health)
  * take the write: its memory, its disk, its role. */
 static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
-    struct health *health = probe->health;
+    struct redis *redis = probe->base.redis;
     struct command write = {.argc = 4, .argv = {"SET", STOCK_PREFIX "health", "", "XX"}};
-    bool cluster = redis_cluster(health->redis), takes_writes;
-    if (cluster) {
-        takes_writes = cluster_probe_ask(&health->cluster, health->redis);
+    bool takes_writes;
+    if (redis_cluster(redis)) {
+        takes_writes = cluster_probe_ask(&probe->cluster, redis);
     } else {
-        command_run(health->redis, &write, 1);
+        command_run(redis, &write, 1);
         command_clear(&write, 1);
         takes_writes = write.result == REDIS_ANSWERED;
     }
-    *error_out = redis_error(health->redis);
+    *error_out = redis_error(redis);
     if (!takes_writes)
         return redis_refusal(*error_out);
-    check_policy(health);
+    check_policy(probe);
     return HEALTH_OK;
 }
 
 bool health_durable(const struct health *health)
 {
-    return atomic_load(&health->of_ledger.durable);
-}
-
-static void note_durable(struct probe *probe, bool durable)
-{
-    atomic_store(&probe->durable, durable);
-    metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable);
+    return atomic_load(&probe_of(health->ledger)->durable);
 }
 
 /* Only a warning, with each change: the operator may intend it. */
 static void check_durable(struct probe *probe)
 {
+    struct ledger *ledger = probe->base.ledger;
     struct ledger_weakness weakness = {.setting = ""};
-    int64_t now_ns = clock_now_ns();
-    if (probe->durable_asked_ns != 0 &&
-        now_ns - probe->durable_asked_ns < POLICY_S * CLOCK_NS_PER_S)
+    if (!settings_due(probe))
         return;
-    probe->durable_asked_ns = now_ns;
-    enum ledger_result durable = ledger_durable(probe->ledger, &weakness);
+    enum ledger_result durable = ledger_durable(ledger, &weakness);
     if (durable == LEDGER_FAILED) /* the next probe tells of it */
         return;
-    note_durable(probe, durable == LEDGER_OK);
+    atomic_store(&probe->durable, durable == LEDGER_OK);
+    metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
     if (durable == LEDGER_NO && strcmp(weakness.setting, probe->weakness.setting) != 0)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s address=%s effect=%s advice=%s",
-                  LOG_QUOTE(weakness.setting), LOG_QUOTE(ledger_server(probe->ledger)),
+                  LOG_QUOTE(weakness.setting), LOG_QUOTE(ledger_server(ledger)),
                   LOG_QUOTE(weakness.effect), LOG_QUOTE(weakness.advice));
     probe->weakness = weakness;
 }
 
 static void doubt_node(struct probe *probe)
 {
-    struct service *service = probe->health->service;
+    struct service *service = probe->base.service;
     if (atomic_load(&service->prepared))
         node_doubt(&service->node);
 }
@@ -207,13 +210,13 @@ static void doubt_node(struct probe *probe)
 /* Another server has other settings, so it is asked at once. */
 static void note_server(struct probe *probe)
 {
-    const char *server = ledger_server(probe->ledger);
+    const char *server = ledger_server(probe->base.ledger);
     if (strcmp(server, probe->server) == 0)
         return;
     if (probe->server[0] != '\0') {
         log_event(LOG_WARN, "ledger_moved", "address=%s from=%s", LOG_QUOTE(server),
                   LOG_QUOTE(probe->server));
-        probe->durable_asked_ns = 0;
+        probe->settings_asked_ns = 0;
         doubt_node(probe);
     }
     snprintf(probe->server, sizeof probe->server, "%s", server);
@@ -222,9 +225,9 @@ static void note_server(struct probe *probe)
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
 static enum health_state keep_node(struct probe *probe)
 {
-    struct service *service = probe->health->service;
-    bool kept =
-        !atomic_load(&service->prepared) || node_keep(&service->node, &service->ids, probe->ledger);
+    struct service *service = probe->base.service;
+    bool kept = !atomic_load(&service->prepared) ||
+                node_keep(&service->node, &service->ids, probe->base.ledger);
     return kept ? HEALTH_OK : HEALTH_NO_NODE;
 }
 
@@ -232,12 +235,13 @@ static enum health_state keep_node(struct probe *probe)
  * ready until the answers have been steady for a while. */
 static enum health_state check_clock(struct probe *probe)
 {
-    struct synced_clock *clock = &probe->health->service->clock;
+    struct synced_clock *clock = &probe->base.service->clock;
     int64_t step_ms = 0;
-    synced_clock_measure(clock, probe->ledger, &step_ms); /* the next probe tells of a failure */
+    synced_clock_measure(clock, probe->base.ledger,
+                         &step_ms); /* the next probe tells of a failure */
     if (step_ms != 0)
         log_event(LOG_WARN, "ledger_clock_stepped", "address=%s by_ms=%lld effect=%s",
-                  LOG_QUOTE(ledger_server(probe->ledger)), (long long)step_ms,
+                  LOG_QUOTE(ledger_server(probe->base.ledger)), (long long)step_ms,
                   LOG_QUOTE("windows and expiry follow the new time; not ready until the clock "
                             "is steady for a second"));
     if (!synced_clock_known(clock))
@@ -247,10 +251,10 @@ static enum health_state check_clock(struct probe *probe)
 
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
-    enum ledger_write answer = ledger_try_write(probe->ledger);
+    enum ledger_write answer = ledger_try_write(probe->base.ledger);
     enum health_state kept, clock;
-    *error_out = ledger_error(probe->ledger);
-    ledger_look(probe->ledger);
+    *error_out = ledger_error(probe->base.ledger);
+    ledger_look(probe->base.ledger);
     if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
         note_server(probe);
     switch (answer) {
@@ -263,12 +267,12 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
         doubt_node(probe);
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
-        return atomic_load(&probe->health->service->prepared) ? HEALTH_DOWN : check_clock(probe);
+        return atomic_load(&probe->base.service->prepared) ? HEALTH_DOWN : check_clock(probe);
     case LEDGER_WRITE_FAILED:
         doubt_node(probe);
         break;
     }
-    return ledger_split(probe->ledger) ? HEALTH_SPLIT : HEALTH_DOWN;
+    return ledger_split(probe->base.ledger) ? HEALTH_SPLIT : HEALTH_DOWN;
 }
 
 /* ---- the threads ---- */
@@ -284,77 +288,72 @@ static const char *effect_of(enum health_state state)
 
 static void log_change(const struct probe *probe, enum health_state state, const char *error)
 {
-    const char *place =
-        probe->ledger ? ledger_place(probe->ledger) : redis_place(probe->health->redis);
+    const struct service_worker *base = &probe->base;
+    const struct probe_kind *kind = (const struct probe_kind *)base->kind;
+    const char *place = base->ledger ? ledger_place(base->ledger) : redis_place(base->redis);
     if (state == HEALTH_OK)
-        log_event(LOG_INFO, probe->kind->up, "address=%s", LOG_QUOTE(place));
+        log_event(LOG_INFO, kind->up, "address=%s", LOG_QUOTE(place));
     else if (state == HEALTH_SPLIT)
         log_event(LOG_ERROR, "ledger_split", "address=%s error=%s effect=%s", LOG_QUOTE(place),
                   LOG_QUOTE(error),
                   LOG_QUOTE("orders are refused, 503 unavailable, until one server alone takes "
                             "writes: set the others to read_only"));
     else
-        log_event(LOG_WARN, probe->kind->down, "reason=%s address=%s error=%s effect=%s",
+        log_event(LOG_WARN, kind->down, "reason=%s address=%s error=%s effect=%s",
                   health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),
                   LOG_QUOTE(effect_of(state)));
 }
 
-static void run(void *context)
+static void run(void *self)
 {
-    struct probe *probe = context;
-    prctl(PR_SET_NAME, probe->kind->thread_name);
+    struct probe *probe = self;
+    const struct probe_kind *kind = (const struct probe_kind *)probe->base.kind;
     do {
         const char *error;
         int64_t start_ns = clock_now_ns();
-        enum health_state state = probe->kind->ask(probe, &error);
+        enum health_state state = kind->ask(probe, &error);
         int64_t end_ns = clock_now_ns();
         atomic_store(&probe->took_ns, end_ns - start_ns);
         atomic_store(&probe->answered_ns, end_ns);
         if (atomic_exchange(&probe->state, (int)state) != (int)state)
             log_change(probe, state, error);
-    } while (worker_sleep_ns(&probe->thread, PAUSE_MS * CLOCK_NS_PER_MS));
+    } while (worker_sleep_ns(&probe->base.thread, PAUSE_MS * CLOCK_NS_PER_MS));
 }
 
-static int bounded(unsigned timeout_ms)
-{
-    return timeout_ms < TIMEOUT_MS_MAX ? (int)timeout_ms : TIMEOUT_MS_MAX;
-}
+static const struct probe_kind redis_probe = {
+    .worker.name = "health-redis",
+    .worker.size = sizeof(struct probe),
+    .worker.servers = WORKER_OF_REDIS,
+    .worker.timeout_ms_max = TIMEOUT_MS_MAX,
+    .worker.run = run,
+    .up = "redis_up",
+    .down = "redis_down",
+    .ask = ask_redis,
+};
 
-static bool open_connections(struct health *health, char *error_out, size_t error_size)
-{
-    const struct config *config = &health->service->config;
-    int timeout_ms = bounded(config->mysql_timeout_ms);
-    health->redis =
-        redis_open(config->redis_url, bounded(config->redis_timeout_ms), error_out, error_size);
-    if (health->redis)
-        health->of_ledger.ledger =
-            ledger_open(config->mysql_url, timeout_ms, error_out, error_size);
-    return health->of_ledger.ledger;
-}
+static const struct probe_kind ledger_probe = {
+    .worker.name = "health-ledger",
+    .worker.size = sizeof(struct probe),
+    .worker.servers = WORKER_OF_LEDGER,
+    .worker.timeout_ms_max = TIMEOUT_MS_MAX,
+    .worker.run = run,
+    .up = "ledger_up",
+    .down = "ledger_down",
+    .ask = ask_ledger,
+};
 
-static const struct probe_kind redis_kind = {.thread_name = "health-redis",
-                                             .up = "redis_up",
-                                             .down = "redis_down",
-                                             .ask = ask_redis};
-static const struct probe_kind ledger_kind = {.thread_name = "health-ledger",
-                                              .up = "ledger_up",
-                                              .down = "ledger_down",
-                                              .ask = ask_ledger};
-
-static void start_probe(struct probe *probe, const struct probe_kind *kind, struct health *health)
+/* Nothing is known yet, and that counts for as long as an answer does. */
+static struct service_worker *open_probe(const struct probe_kind *kind, struct service *service,
+                                         char *error_out, size_t error_size)
 {
-    probe->kind = kind;
-    probe->health = health;
-    atomic_store(&probe->answered_ns, clock_now_ns());
-    if (!worker_start(&probe->thread, run, probe))
-        abort();
-}
-
-static void start_probes(struct health *health)
-{
-    atomic_store(&health->of_ledger.durable, true);
-    start_probe(&health->of_redis, &redis_kind, health);
-    start_probe(&health->of_ledger, &ledger_kind, health);
+    struct service_worker *worker =
+        service_worker_open(&kind->worker, service, 0, error_out, error_size);
+    struct probe *probe = (struct probe *)worker;
+    if (probe) {
+        atomic_store(&probe->answered_ns, clock_now_ns());
+        atomic_store(&probe->durable, true);
+    }
+    return worker;
 }
 
 struct health *health_start(struct service *service, char *error_out, size_t error_size)
@@ -362,11 +361,15 @@ struct health *health_start(struct service *service, char *error_out, size_t err
     struct health *health = calloc(1, sizeof *health);
     if (!health)
         abort();
-    health->service = service;
-    if (open_connections(health, error_out, error_size))
-        start_probes(health);
-    else
+    health->redis = open_probe(&redis_probe, service, error_out, error_size);
+    if (health->redis)
+        health->ledger = open_probe(&ledger_probe, service, error_out, error_size);
+    if (!health->ledger) {
         health_join(&health);
+        return NULL;
+    }
+    service_worker_start(health->redis);
+    service_worker_start(health->ledger);
     return health;
 }
 
@@ -374,65 +377,61 @@ void health_stop(struct health *health)
 {
     if (!health)
         return;
-    worker_stop(&health->of_redis.thread);
-    worker_stop(&health->of_ledger.thread);
+    service_worker_stop(health->redis);
+    service_worker_stop(health->ledger);
 }
 
-void health_join(struct health **health_pointer)
+void health_join(struct health **health)
 {
-    struct health *health = *health_pointer;
-    *health_pointer = NULL;
-    if (!health)
-        return;
-    worker_join(&health->of_redis.thread);
-    worker_join(&health->of_ledger.thread);
-    if (health->of_ledger.ledger)
-        ledger_close(&health->of_ledger.ledger);
-    if (health->redis)
-        redis_close(&health->redis);
-    free(health);
+    if (*health) {
+        service_worker_join(&(*health)->redis);
+        service_worker_join(&(*health)->ledger);
+    }
+    free(*health);
+    *health = NULL;
 }
 
 /* ---- the readers ---- */
 
-static enum health_state last_seen(const struct probe *probe, int64_t now_ns)
+static enum health_state last_seen(const struct service_worker *worker, int64_t now_ns)
 {
+    const struct probe *probe = probe_of(worker);
     bool old = now_ns - atomic_load(&probe->answered_ns) > ANSWER_AGE_MS * CLOCK_NS_PER_MS;
     return old ? HEALTH_DOWN : (enum health_state)atomic_load(&probe->state);
 }
 
 enum health_state health_redis(const struct health *health, int64_t now_ns)
 {
-    return last_seen(&health->of_redis, now_ns);
+    return last_seen(health->redis, now_ns);
 }
 
 enum health_state health_ledger(const struct health *health, int64_t now_ns)
 {
-    return last_seen(&health->of_ledger, now_ns);
+    return last_seen(health->ledger, now_ns);
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)
 {
-    return atomic_load(&health->service->prepared) && health_ledger(health, now_ns) == HEALTH_OK &&
-           health_redis(health, now_ns) == HEALTH_OK;
+    return atomic_load(&health->redis->service->prepared) &&
+           health_ledger(health, now_ns) == HEALTH_OK && health_redis(health, now_ns) == HEALTH_OK;
 }
 
 const char *health_redis_place(const struct health *health)
 {
-    return redis_place(health->redis);
+    return redis_place(health->redis->redis);
 }
 
 const char *health_ledger_place(const struct health *health)
 {
-    return ledger_place(health->of_ledger.ledger);
+    return ledger_place(health->ledger->ledger);
 }
 
 int64_t health_redis_took_ns(const struct health *health)
 {
-    return atomic_load(&health->of_redis.took_ns);
+    return atomic_load(&probe_of(health->redis)->took_ns);
 }
 
 int64_t health_ledger_took_ns(const struct health *health)
 {
-    return atomic_load(&health->of_ledger.took_ns);
+    return atomic_load(&probe_of(health->ledger)->took_ns);
 }

@@ -8,26 +8,16 @@
  * down a message may have been lost, so the listener forgets about every sale. */
 #include "service/workers/workers.h"
 
-#include <stdlib.h>
-#include <sys/prctl.h>
-
 #include "base/clock.h"
-#include "base/worker.h"
 #include "lua/redis.h"
 #include "service/request/faults.h"
 
 enum { RETRY_MS = 50 };
 
-struct invalidation_listener {
-    struct worker thread;
-    struct service *service;
-    struct redis *redis; /* its own connection: a subscribed one takes no other commands */
-};
-
 /* Receives messages until the connection is lost, or the thread is told to stop. Waits for the
  * socket only after the last message that had arrived: one read may bring several, and the socket
  * is readable for them once. */
-static void receive(struct invalidation_listener *listener)
+static void receive(struct service_worker *listener)
 {
     char message[SALE_MESSAGE_SIZE];
     struct sale_cache *cache = listener->service->sale_cache;
@@ -46,8 +36,7 @@ static void receive(struct invalidation_listener *listener)
 
 static void run(void *context)
 {
-    struct invalidation_listener *listener = context;
-    prctl(PR_SET_NAME, "invalidation");
+    struct service_worker *listener = context;
     while (!worker_stopping(&listener->thread)) {
         if (redis_subscribe(listener->redis, STOCK_CHANNEL) == REDIS_ANSWERED)
             receive(listener);
@@ -59,30 +48,9 @@ static void run(void *context)
     }
 }
 
-struct invalidation_listener *invalidation_listener_start(struct service *service, char *error_out,
-                                                          size_t error_size)
-{
-    struct invalidation_listener *listener = calloc(1, sizeof *listener);
-    if (!listener)
-        abort();
-    listener->service = service;
-    listener->redis = redis_open(service->config.redis_url, (int)service->config.redis_timeout_ms,
-                                 error_out, error_size);
-    if (!listener->redis) {
-        free(listener);
-        return NULL;
-    }
-    if (!worker_start(&listener->thread, run, listener))
-        abort();
-    return listener;
-}
-
-void invalidation_listener_join(struct invalidation_listener **listener)
-{
-    if (*listener) {
-        worker_join(&(*listener)->thread);
-        redis_close(&(*listener)->redis);
-    }
-    free(*listener);
-    *listener = NULL;
-}
+const struct worker_kind invalidation_listener_kind = {
+    .name = "invalidation",
+    .size = sizeof(struct service_worker),
+    .servers = WORKER_OF_REDIS,
+    .run = run,
+};

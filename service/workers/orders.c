@@ -14,11 +14,9 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "base/worker.h"
 #include "lua/redis.h"
 #include "service/request/order_answer.h"
 #include "service/request/faults.h"
@@ -37,9 +35,7 @@ enum {
 };
 
 struct order_worker {
-    struct worker thread;
-    struct service *service;
-    struct stock *stock;
+    struct service_worker base;
     struct request *requests[STOCK_BATCH_MAX];
     struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
     int64_t took_ns;         /* by the last batch of which something was decided */
@@ -65,7 +61,7 @@ static void refuse(struct order_worker *worker, size_t count)
             if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) /* else see answer */
                 metrics_count(METRIC_ORDERS_UNAVAILABLE);
         }
-        queue_leave(worker->service->orders, request->flow);
+        queue_leave(worker->base.service->orders, request->flow);
     }
     request_return_all(worker->requests, count);
 }
@@ -81,7 +77,7 @@ static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t firs
     for (size_t part = 0; reserved < count; part++) {
         size_t left = count - reserved;
         size_t n = left < ORDER_ID_RESERVE_MAX ? left : ORDER_ID_RESERVE_MAX;
-        first_out[part] = order_ids_reserve(&worker->service->ids, (unsigned)n, now_ms_out);
+        first_out[part] = order_ids_reserve(&worker->base.service->ids, (unsigned)n, now_ms_out);
         if (first_out[part] == 0)
             return false;
         reserved += n;
@@ -119,7 +115,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     }
     assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
-        queue_leave(worker->service->orders, withdrawn[i]->flow);
+        queue_leave(worker->base.service->orders, withdrawn[i]->flow);
     request_return_all(withdrawn, dropped);
     return taken;
 }
@@ -132,7 +128,7 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
-    queue_push(worker->service->orders, request, request);
+    queue_push(worker->base.service->orders, request, request);
     return true;
 }
 
@@ -151,7 +147,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
     *late_out = (struct late){0};
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->base.service->orders) &&
             put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
         request->stage_ns = now_ns;
@@ -164,7 +160,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
         }
-        queue_leave(worker->service->orders, request->flow);
+        queue_leave(worker->base.service->orders, request->flow);
         worker->requests[decided++] = request;
     }
     request_return_all(worker->requests, decided);
@@ -175,8 +171,8 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
 
 static void count_connects(struct order_worker *worker)
 {
-    uint64_t redis = redis_stats(stock_redis(worker->stock)).connects;
-    uint64_t ledger = ledger_stats(stock_ledger(worker->stock)).connects;
+    uint64_t redis = redis_stats(stock_redis(worker->base.stock)).connects;
+    uint64_t ledger = ledger_stats(stock_ledger(worker->base.stock)).connects;
     if (redis > worker->redis_connects) {
         if (worker->redis_connects > 0)
             metrics_add(METRIC_REDIS_RECONNECTS, redis - worker->redis_connects);
@@ -201,7 +197,7 @@ static void observe_calls(enum metrics_histogram histogram, uint64_t calls, uint
 
 static void measure(struct order_worker *worker)
 {
-    struct stock_stats now = stock_stats(worker->stock);
+    struct stock_stats now = stock_stats(worker->base.stock);
     const struct stock_stats *seen = &worker->seen;
     metrics_add(METRIC_RECOVERIES, now.recoveries - seen->recoveries);
     metrics_add(METRIC_LEDGER_REFUSALS, now.refusals - seen->refusals);
@@ -211,14 +207,14 @@ static void measure(struct order_worker *worker)
     observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls,
                   now.ledger_calls_ns - seen->ledger_calls_ns);
     worker->seen = now;
-    faults_log_recoveries(worker->stock, &worker->recoveries);
+    faults_log_recoveries(worker->base.stock, &worker->recoveries);
     count_connects(worker);
 }
 
 /* All orders of a batch take its time. Called before `measure`, which moves worker->seen on. */
 static void measure_stages(const struct order_worker *worker, size_t count, int64_t took_ns)
 {
-    struct stock_stats now = stock_stats(worker->stock);
+    struct stock_stats now = stock_stats(worker->base.stock);
     uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
     uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
     uint64_t all_ns = (uint64_t)took_ns;
@@ -240,27 +236,28 @@ static bool log_faults(struct order_worker *worker, size_t count)
         if (unavailable + doubt > 0 && !example)
             example = &worker->requests[i]->trace;
     }
-    worker->refusal = faults_problem(worker->stock);
+    worker->refusal = faults_problem(worker->base.stock);
     if (doubt > 0)
-        faults_log(worker->stock, "commit_in_doubt", doubt,
+        faults_log(worker->base.stock, "commit_in_doubt", doubt,
                    "the orders were answered 503 outcome_unknown: all of the batch are in the "
                    "ledger, or none will ever be",
                    example);
     if (unavailable > 0)
-        faults_log(worker->stock, "unavailable", unavailable,
+        faults_log(worker->base.stock, "unavailable", unavailable,
                    "the orders were answered 503 unavailable: nothing was done", example);
     if (unavailable + doubt == 0)
-        faults_log(worker->stock, "retried", 0, "none: a further try decided the orders", NULL);
+        faults_log(worker->base.stock, "retried", 0, "none: a further try decided the orders",
+                   NULL);
     return unavailable + doubt > 0;
 }
 
 /* Logs that others held rows of the ledger; at most one line a second. */
 static void log_held(const struct order_worker *worker)
 {
-    const struct stock_held *held = stock_held(worker->stock);
+    const struct stock_held *held = stock_held(worker->base.stock);
     if (held->count > 0)
         log_failure(LOG_WARN, "row_held", "ledger", "address=%s sku=%s row=%s holder=%s effect=%s",
-                    stock_place(worker->stock, STOCK_LEDGER), held->sku, LOG_QUOTE(held->row),
+                    stock_place(worker->base.stock, STOCK_LEDGER), held->sku, LOG_QUOTE(held->row),
                     LOG_QUOTE(held->holder),
                     LOG_QUOTE("orders that need the row are answered 503 unavailable until it is "
                               "free; the others go on"));
@@ -270,15 +267,15 @@ static void log_held(const struct order_worker *worker)
  * no answer is in neither sum. */
 static enum stock_server slow_server(const struct order_worker *worker, bool longer_redis)
 {
-    bool redis = stock_fault(worker->stock, STOCK_REDIS)->count > 0;
-    bool ledger = stock_fault(worker->stock, STOCK_LEDGER)->count > 0;
+    bool redis = stock_fault(worker->base.stock, STOCK_REDIS)->count > 0;
+    bool ledger = stock_fault(worker->base.stock, STOCK_LEDGER)->count > 0;
     return (redis == ledger ? longer_redis : redis) ? STOCK_REDIS : STOCK_LEDGER;
 }
 
 /* A server that is slow without failing costs clients their answer as well. */
 static void log_late(const struct order_worker *worker, const struct late *late, int64_t took_ns)
 {
-    struct stock_stats now = stock_stats(worker->stock);
+    struct stock_stats now = stock_stats(worker->base.stock);
     uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
     uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
     enum stock_server slow = slow_server(worker, redis_ns > ledger_ns);
@@ -286,7 +283,7 @@ static void log_late(const struct order_worker *worker, const struct late *late,
         log_failure(LOG_WARN, "orders_late", slow == STOCK_REDIS ? "redis" : "ledger",
                     "address=%s orders=%zu accepted=%zu batch_ms=%lld redis_ms=%llu ledger_ms=%llu "
                     "effect=%s%s",
-                    stock_place(worker->stock, slow), late->orders, late->accepted,
+                    stock_place(worker->base.stock, slow), late->orders, late->accepted,
                     (long long)(took_ns / CLOCK_NS_PER_MS),
                     (unsigned long long)(redis_ns / CLOCK_NS_PER_MS),
                     (unsigned long long)(ledger_ns / CLOCK_NS_PER_MS),
@@ -313,10 +310,10 @@ static void carry(struct order_worker *worker, size_t taken)
     if (count == 0) /* all were withdrawn */
         return;
     struct late late;
-    faults_begin(worker->stock);
-    unsigned section = sale_cache_enter(worker->service->sale_cache);
-    stock_sell(worker->stock, worker->orders, count);
-    sale_cache_leave(worker->service->sale_cache, section);
+    faults_begin(worker->base.stock);
+    unsigned section = sale_cache_enter(worker->base.service->sale_cache);
+    stock_sell(worker->base.stock, worker->orders, count);
+    sale_cache_leave(worker->base.service->sale_cache, section);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     log_held(worker);
@@ -325,13 +322,13 @@ static void carry(struct order_worker *worker, size_t taken)
     size_t decided = answer(worker, count, decided_ns, &late);
     log_late(worker, &late, decided_ns - start_ns);
     if (decided > 0 && !failed)
-        atomic_store(&worker->service->sold_ns, clock_now_ns());
+        atomic_store(&worker->base.service->sold_ns, clock_now_ns());
     measure(worker);
     if (decided > 0) {
         worker->took_ns = clock_now_ns() - start_ns;
         worker->collisions = 0;
     } else {
-        stock_flush(worker->stock); /* what was given back must be there for others */
+        stock_flush(worker->base.stock); /* what was given back must be there for others */
         pause_randomly(worker);
     }
 }
@@ -339,7 +336,7 @@ static void carry(struct order_worker *worker, size_t taken)
 /* How long an order may wait for a whole batch: three quarters of a batch of each daemon. */
 static int64_t order_patience_ns(const struct order_worker *worker)
 {
-    const struct service *service = worker->service;
+    const struct service *service = worker->base.service;
     int64_t daemons = 1 + atomic_load_explicit(&service->other_daemons, memory_order_relaxed);
     int64_t most_ns = PATIENCE_MS_MAX * CLOCK_NS_PER_MS;
     int64_t own_ns = worker->took_ns / 4 * 3;
@@ -350,74 +347,55 @@ static int64_t order_patience_ns(const struct order_worker *worker)
  * soon, the worker sends the settle alone, or segments would stay locked for a lease. */
 static size_t take_next(struct order_worker *worker, size_t max)
 {
-    struct queue *queue = worker->service->orders;
+    struct queue *queue = worker->base.service->orders;
     int64_t patience_ns = order_patience_ns(worker);
     size_t taken = queue_take(queue, worker->requests, max, patience_ns, LINGER_MS);
     if (taken > 0)
         return taken;
-    stock_flush(worker->stock);
+    stock_flush(worker->base.stock);
     return queue_take(queue, worker->requests, max, patience_ns, IDLE_MS);
 }
 
 /* Keeps idle connections alive, and finds out when they are not. */
 static void ping(struct order_worker *worker)
 {
-    faults_begin(worker->stock);
-    redis_ping(stock_redis(worker->stock));
-    ledger_ping(stock_ledger(worker->stock));
-    faults_log(worker->stock, "ping_failed", 0, "orders that come now may be refused", NULL);
+    faults_begin(worker->base.stock);
+    redis_ping(stock_redis(worker->base.stock));
+    ledger_ping(stock_ledger(worker->base.stock));
+    faults_log(worker->base.stock, "ping_failed", 0, "orders that come now may be refused", NULL);
 }
 
 static void run(void *context)
 {
     struct order_worker *worker = context;
-    struct queue *queue = worker->service->orders;
-    size_t max = worker->service->config.max_batch;
-    prctl(PR_SET_NAME, "order-worker");
+    struct queue *queue = worker->base.service->orders;
+    size_t max = worker->base.service->config.max_batch;
+    worker->random = (unsigned)(uintptr_t)worker;
     prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel adds 50 us to each patience */
-    if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
-        max = stock_batch_max(worker->stock);
+    if (max > stock_batch_max(worker->base.stock)) /* the strategy may carry fewer */
+        max = stock_batch_max(worker->base.stock);
     assert(max > 0 && max <= STOCK_BATCH_MAX);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
         atomic_store_explicit(&worker->turned_ns, clock_now_ns(), memory_order_relaxed);
         size_t taken = take_next(worker, max);
         if (taken > 0)
             carry(worker, taken);
-        else if (atomic_load(&worker->service->prepared))
+        else if (atomic_load(&worker->base.service->prepared))
             ping(worker);
     }
-    stock_flush(worker->stock); /* now: other threads may take longer to end than a lease lasts */
+    stock_flush(
+        worker->base.stock); /* now: other threads may take longer to end than a lease lasts */
 }
 
-struct order_worker *order_worker_start(struct service *service, char *error_out, size_t error_size)
+int64_t order_worker_turned_ns(const struct service_worker *base)
 {
-    struct order_worker *worker = calloc(1, sizeof *worker);
-    if (!worker)
-        abort();
-    worker->service = service;
-    worker->random = (unsigned)(uintptr_t)worker;
-    atomic_store(&worker->turned_ns, clock_now_ns());
-    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
-    if (!worker->stock) {
-        free(worker);
-        return NULL;
-    }
-    if (!worker_start(&worker->thread, run, worker))
-        abort();
-    return worker;
-}
-
-int64_t order_worker_turned_ns(const struct order_worker *worker)
-{
+    const struct order_worker *worker = (const struct order_worker *)base;
     return atomic_load_explicit(&worker->turned_ns, memory_order_relaxed);
 }
 
-void order_worker_join(struct order_worker **worker)
-{
-    if (*worker) {
-        worker_join(&(*worker)->thread);
-        stock_close(&(*worker)->stock);
-    }
-    free(*worker);
-    *worker = NULL;
-}
+const struct worker_kind order_worker_kind = {
+    .name = "order-worker",
+    .size = sizeof(struct order_worker),
+    .servers = WORKER_OF_STOCK,
+    .run = run,
+};

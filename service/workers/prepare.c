@@ -3,42 +3,110 @@
 #include "service/workers/workers.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "base/worker.h"
 #include "service/request/faults.h"
 #include "service/log/log.h"
-#include "service/schema.h"
+#include "service/supervise.h"
 #include "sql/server/server.h"
 
-enum {
-    RETRY_MS = 200,
-    ERROR_MAX = 256,
+enum { RETRY_MS = 200, MIGRATION_NOTE_MS = 5000 };
+
+/* ---- the tables ---- */
+
+struct update {
+    const struct worker *worker;
+    int64_t noted_ms;
 };
 
-struct preparer {
-    struct worker thread;
-    struct service *service;
-    struct ledger *ledger; /* its own connection */
-    _Atomic bool refused;  /* `error` says why */
-    char error[ERROR_MAX];
-};
+/* The signals that end the process are blocked. The daemon waits for them where it serves; without
+ * a worker nobody does. */
+static bool is_told_to_end(const struct update *update)
+{
+    sigset_t pending;
+    if (update->worker)
+        return worker_stopping(update->worker);
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/* A large table is copied for minutes: the operator sees what the start waits for. */
+static bool go_on(const struct ledger_migration *now, void *context)
+{
+    struct update *update = context;
+    if (now->waited_ms < update->noted_ms) /* the next statement */
+        update->noted_ms = 0;
+    if (now->waited_ms - update->noted_ms >= MIGRATION_NOTE_MS) {
+        update->noted_ms = now->waited_ms;
+        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld waits_for=%s",
+                  now->name ? now->name : "-", (long long)now->waited_ms / 1000,
+                  LOG_QUOTE(now->holder ? now->holder : "-"));
+        supervise_migrating(now->name ? now->name : "another daemon does", now->waited_ms / 1000);
+    }
+    return !is_told_to_end(update);
+}
+
+enum ledger_result preparer_migrate(struct ledger *ledger, const struct worker *worker)
+{
+    struct update update = {.worker = worker};
+    return ledger_migrate(ledger, go_on, &update);
+}
+
+static enum ledger_result make_tables(const struct service_worker *preparer)
+{
+    struct ledger *ledger = preparer->ledger;
+    struct ledger_schema schema;
+    if (strcmp(preparer->service->config.update_tables, "on") == 0)
+        return preparer_migrate(ledger, &preparer->thread);
+    enum ledger_result result = ledger_schema_ask(ledger, &schema);
+    if (result == LEDGER_NO)
+        log_failure(LOG_ERROR, "tables_outdated", "ledger",
+                    "address=%s missing=%u of=%u first=%s effect=%s",
+                    LOG_QUOTE(ledger_place(ledger)), schema.missing, schema.files, schema.first,
+                    LOG_QUOTE("orders are refused, 503 unavailable, until seckilld --migrate has "
+                              "run; update_tables is off"));
+    return result;
+}
+
+/* ---- the service: a step that refuses it for good says why in service->refusal ---- */
+
+/* Whether the server does what the tables rely on. */
+static enum ledger_result check_server(struct service *service, struct ledger *ledger)
+{
+    char unfit[LEDGER_UNFIT_SIZE];
+    enum ledger_result result = ledger_fit(ledger, unfit);
+    if (result == LEDGER_NO) {
+        snprintf(service->refusal, sizeof service->refusal, "the ledger is unfit: %s", unfit);
+        log_event(
+            LOG_ERROR, "ledger_unfit", "address=%s error=%s effect=%s",
+            LOG_QUOTE(ledger_server(ledger)), LOG_QUOTE(unfit),
+            LOG_QUOTE("the daemon does not start: orders could be accepted that must not be"));
+    }
+    return result;
+}
 
 /* The number stands in the ids of its orders: a proxy finds them by it. */
-static bool claim_pod(struct service *service, struct ledger *ledger)
+static enum ledger_result claim_pod(struct service *service, struct ledger *ledger)
 {
     unsigned found = 0;
     enum ledger_result result = ledger_pod_claim(ledger, service->config.pod, &found);
     if (result == LEDGER_NO)
-        snprintf(service->unfit, sizeof service->unfit, "it is pod %u; the option pod says %u",
-                 found, service->config.pod);
-    else if (result != LEDGER_OK)
-        schema_log_failure(ledger);
-    return result == LEDGER_OK;
+        snprintf(service->refusal, sizeof service->refusal,
+                 "the ledger is unfit: it is pod %u; the option pod says %u", found,
+                 service->config.pod);
+    return result;
+}
+
+/* No order is made before. */
+static enum ledger_result learn_clock(struct service *service, struct ledger *ledger)
+{
+    int64_t step_ms = 0;
+    bool known = synced_clock_known(&service->clock) ||
+                 synced_clock_measure(&service->clock, ledger, &step_ms);
+    return known ? LEDGER_OK : LEDGER_FAILED;
 }
 
 static void learn_sale(const struct ledger_sale *sale, void *context)
@@ -47,32 +115,39 @@ static void learn_sale(const struct ledger_sale *sale, void *context)
     sale_cache_put(service->sale_cache, sale);
 }
 
-/* No order is made before. */
-static bool learn_clock(struct service *service, struct ledger *ledger)
+/* Takes the steps up to the first one that is not LEDGER_OK. LEDGER_NO after a line in the log. */
+static enum ledger_result take_steps(struct service_worker *preparer)
 {
-    int64_t step_ms = 0;
-    bool known = synced_clock_known(&service->clock) ||
-                 synced_clock_measure(&service->clock, ledger, &step_ms);
-    if (!known)
-        schema_log_failure(ledger);
-    return known;
+    struct service *service = preparer->service;
+    struct ledger *ledger = preparer->ledger;
+    enum ledger_result result = make_tables(preparer);
+    if (result == LEDGER_OK)
+        result = check_server(service, ledger);
+    if (result == LEDGER_OK)
+        result = claim_pod(service, ledger);
+    if (result == LEDGER_OK)
+        result = learn_clock(service, ledger);
+    if (result == LEDGER_OK && !node_keep(&service->node, &service->ids, ledger)) {
+        node_refused(&service->node, service->refusal, sizeof service->refusal);
+        return LEDGER_NO;
+    }
+    return result == LEDGER_OK ? ledger_sales_each(ledger, learn_sale, service) : result;
 }
 
-/* Creates the tables, leases this daemon's node and learns the sales. False after a line in the log
- * when the ledger cannot be reached (yet), has no node for this daemon, is not fit for orders, or
- * `worker` was told to stop. */
-static bool prepare(struct service *service, struct ledger *ledger, const struct worker *worker)
+/* Creates the tables, leases this daemon's node and learns the sales. False when the ledger cannot
+ * be reached (yet), has no node for this daemon, is not fit for orders, or the thread was told to
+ * stop. */
+static bool prepare(struct service_worker *preparer)
 {
-    bool update = strcmp(service->config.update_tables, "on") == 0;
+    struct service *service = preparer->service;
+    struct ledger *ledger = preparer->ledger;
     assert(!atomic_load(&service->prepared)); /* from then on another thread keeps the node */
-    if (!schema_prepare(ledger, update, worker) || !schema_fits(ledger, service->unfit) ||
-        !claim_pod(service, ledger) || !learn_clock(service, ledger) ||
-        !node_keep(&service->node, &service->ids, ledger))
+    enum ledger_result result = take_steps(preparer);
+    if (result != LEDGER_OK && result != LEDGER_NO)
+        faults_log_ledger(ledger, "ledger_not_ready",
+                          "orders are refused, 503 unavailable, until the tables are ready");
+    if (result != LEDGER_OK)
         return false;
-    if (ledger_sales_each(ledger, learn_sale, service) != LEDGER_OK) {
-        schema_log_failure(ledger);
-        return false;
-    }
     faults_log_damage(ledger);
     atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
     log_event(LOG_INFO, "prepared", "pod=%u address=%s", service->config.pod,
@@ -80,73 +155,30 @@ static bool prepare(struct service *service, struct ledger *ledger, const struct
     return true;
 }
 
-/* Waiting does not help. */
-static bool is_refused(struct preparer *preparer)
+static void run(void *self)
 {
-    const struct service *service = preparer->service;
-    if (service->unfit[0] == '\0')
-        return node_refused(&service->node, preparer->error, sizeof preparer->error);
-    snprintf(preparer->error, sizeof preparer->error, "the ledger is unfit: %s", service->unfit);
-    return true;
-}
-
-static void run(void *context)
-{
-    struct preparer *preparer = context;
+    struct service_worker *preparer = self;
     struct service *service = preparer->service;
-    prctl(PR_SET_NAME, "preparer");
-    while (!worker_stopping(&preparer->thread) &&
-           !prepare(service, preparer->ledger, &preparer->thread)) {
-        if (is_refused(preparer)) {
-            atomic_store(&preparer->refused, true);
+    while (!worker_stopping(&preparer->thread) && !prepare(preparer)) {
+        if (service->refusal[0] != '\0') { /* waiting would not help */
+            atomic_store(&service->refused, true);
             return;
         }
         worker_sleep_ns(&preparer->thread, RETRY_MS * CLOCK_NS_PER_MS);
     }
 }
 
-struct preparer *preparer_open(struct service *service, char *error_out, size_t error_size)
+static void close_preparer(void *self)
 {
-    struct preparer *preparer = calloc(1, sizeof *preparer);
-    if (!preparer)
-        abort();
-    preparer->service = service;
-    preparer->ledger = ledger_open(service->stock.mysql_url, service->stock.mysql_timeout_ms,
-                                   error_out, error_size);
-    if (preparer->ledger)
-        return preparer;
-    free(preparer);
-    return NULL;
+    struct service_worker *preparer = self;
+    struct service *service = preparer->service;
+    node_release(&service->node, &service->ids, preparer->ledger);
 }
 
-void preparer_start(struct preparer *preparer)
-{
-    if (!worker_start(&preparer->thread, run, preparer))
-        abort();
-}
-
-bool preparer_refused(const struct preparer *preparer, char *error_out, size_t error_size)
-{
-    if (!atomic_load(&preparer->refused))
-        return false;
-    snprintf(error_out, error_size, "%s", preparer->error);
-    return true;
-}
-
-void preparer_stop(struct preparer *preparer)
-{
-    if (preparer)
-        worker_stop(&preparer->thread);
-}
-
-void preparer_join(struct preparer **preparer_pointer)
-{
-    struct preparer *preparer = *preparer_pointer;
-    *preparer_pointer = NULL;
-    if (!preparer)
-        return;
-    worker_join(&preparer->thread);
-    node_release(&preparer->service->node, &preparer->service->ids, preparer->ledger);
-    ledger_close(&preparer->ledger);
-    free(preparer);
-}
+const struct worker_kind preparer_kind = {
+    .name = "preparer",
+    .size = sizeof(struct service_worker),
+    .servers = WORKER_OF_LEDGER,
+    .run = run,
+    .close = close_preparer,
+};

@@ -1,47 +1,119 @@
-/* The workers: starts and ends all but health. */
+/* The workers: opens, starts and ends them. */
 #include "service/workers/workers.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
 
-static bool start_order_workers(struct workers *workers, struct service *service, char *error_out,
-                                size_t error_size)
+#include "lua/redis.h"
+
+/* ---- one worker ---- */
+
+static int bounded(unsigned timeout_ms, unsigned max_ms)
 {
-    unsigned count = service->config.order_workers;
-    assert(count <= ORDER_WORKERS_MAX);
-    for (unsigned i = 0; i < count; i++)
-        if (!(workers->order_workers[i] = order_worker_start(service, error_out, error_size)))
-            return false;
-    return true;
+    return (int)(max_ms == 0 || timeout_ms < max_ms ? timeout_ms : max_ms);
 }
 
-static bool start_call_workers(struct workers *workers, struct service *service, char *error_out,
-                               size_t error_size)
+static bool open_connections(struct service_worker *worker, char *error_out, size_t error_size)
 {
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        if (!(workers->call_workers[kind] =
-                  call_worker_start(service, (enum call_kind)kind, error_out, error_size)))
-            return false;
-    return true;
+    const struct service *service = worker->service;
+    const struct config *config = &service->config;
+    unsigned max_ms = worker->kind->timeout_ms_max;
+    switch (worker->kind->servers) {
+    case WORKER_OF_REDIS:
+        worker->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, max_ms),
+                                   error_out, error_size);
+        return worker->redis;
+    case WORKER_OF_LEDGER:
+        worker->ledger = ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, max_ms),
+                                     error_out, error_size);
+        return worker->ledger;
+    case WORKER_OF_STOCK:
+        worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+        break;
+    }
+    return worker->stock;
 }
 
-static bool start_background(struct workers *workers, struct service *service, char *error_out,
-                             size_t error_size)
+struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
+                                           unsigned number, char *error_out, size_t error_size)
 {
-    workers->expiry_worker = expiry_worker_start(service, error_out, error_size);
-    if (workers->expiry_worker)
-        workers->invalidation_listener =
-            invalidation_listener_start(service, error_out, error_size);
-    if (workers->invalidation_listener)
-        workers->preparer = preparer_open(service, error_out, error_size);
-    return workers->preparer;
+    struct service_worker *worker = calloc(1, kind->size);
+    if (!worker)
+        abort();
+    worker->kind = kind;
+    worker->service = service;
+    worker->number = number;
+    if (!open_connections(worker, error_out, error_size) ||
+        (kind->open && !kind->open(worker, error_out, error_size)))
+        service_worker_join(&worker);
+    return worker;
+}
+
+static void run(void *context)
+{
+    struct service_worker *worker = context;
+    prctl(PR_SET_NAME, worker->kind->name);
+    worker->kind->run(worker);
+}
+
+void service_worker_start(struct service_worker *worker)
+{
+    if (!worker_start(&worker->thread, run, worker))
+        abort();
+}
+
+void service_worker_stop(struct service_worker *worker)
+{
+    if (worker)
+        worker_stop(&worker->thread);
+}
+
+void service_worker_join(struct service_worker **worker_pointer)
+{
+    struct service_worker *worker = *worker_pointer;
+    *worker_pointer = NULL;
+    if (!worker)
+        return;
+    worker_join(&worker->thread);
+    if (worker->kind->close)
+        worker->kind->close(worker);
+    stock_close(&worker->stock);
+    ledger_close(&worker->ledger);
+    redis_close(&worker->redis);
+    free(worker);
+}
+
+/* ---- all of them ---- */
+
+/* False with the reason in `error_out`. */
+static bool start(struct service_worker **worker_out, const struct worker_kind *kind,
+                  struct service *service, unsigned number, char *error_out, size_t error_size)
+{
+    *worker_out = service_worker_open(kind, service, number, error_out, error_size);
+    if (*worker_out)
+        service_worker_start(*worker_out);
+    return *worker_out;
 }
 
 bool workers_start(struct workers *workers, struct service *service, char *error_out,
                    size_t error_size)
 {
-    return start_order_workers(workers, service, error_out, error_size) &&
-           start_call_workers(workers, service, error_out, error_size) &&
-           start_background(workers, service, error_out, error_size);
+    unsigned order_workers = service->config.order_workers;
+    bool good = true;
+    assert(order_workers <= ORDER_WORKERS_MAX);
+    for (unsigned i = 0; i < order_workers && good; i++)
+        good = start(&workers->order_workers[i], &order_worker_kind, service, i, error_out,
+                     error_size);
+    for (unsigned i = 0; i < CALL_KINDS && good; i++)
+        good =
+            start(&workers->call_workers[i], &call_worker_kind, service, i, error_out, error_size);
+    if (good &&
+        start(&workers->expiry_worker, &expiry_worker_kind, service, 0, error_out, error_size) &&
+        start(&workers->invalidation_listener, &invalidation_listener_kind, service, 0, error_out,
+              error_size))
+        workers->preparer = service_worker_open(&preparer_kind, service, 0, error_out, error_size);
+    return workers->preparer;
 }
 
 int64_t workers_turned_ns(const struct workers *workers)
@@ -57,16 +129,16 @@ int64_t workers_turned_ns(const struct workers *workers)
 
 void workers_stop(struct workers *workers)
 {
-    preparer_stop(workers->preparer);
-    expiry_worker_stop(workers->expiry_worker);
+    service_worker_stop(workers->preparer);
+    service_worker_stop(workers->expiry_worker);
 }
 
 void workers_join(struct workers *workers)
 {
-    expiry_worker_join(&workers->expiry_worker);
+    service_worker_join(&workers->expiry_worker);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        call_worker_join(&workers->call_workers[kind]);
+        service_worker_join(&workers->call_workers[kind]);
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)
-        order_worker_join(&workers->order_workers[i]);
-    invalidation_listener_join(&workers->invalidation_listener);
+        service_worker_join(&workers->order_workers[i]);
+    service_worker_join(&workers->invalidation_listener);
 }

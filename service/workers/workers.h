@@ -1,27 +1,102 @@
-/* The workers: threads that carry orders and calls, and threads in the background.
- *
- * A worker has connections of its own. X_start starts the thread; servers need not be there yet.
- * NULL with the reason in `error_out`. X_stop tells it to end and does not wait; X_join waits for
- * it, frees it and sets the pointer to NULL. Both take NULL. */
+/* The workers: threads that carry orders and calls, and threads in the background. */
 #ifndef SECKILL_SERVICE_WORKERS_WORKERS_H
 #define SECKILL_SERVICE_WORKERS_WORKERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/worker.h"
 #include "service/service.h"
 
-/* ---- all but health ---- */
+/* ---- one worker ---- */
+
+/* What a worker connects to, with connections of its own. */
+enum worker_servers { WORKER_OF_REDIS, WORKER_OF_LEDGER, WORKER_OF_STOCK };
+
+/* What the struct of each worker begins with. */
+struct service_worker {
+    struct worker thread;
+    const struct worker_kind *kind;
+    struct service *service;
+    unsigned number; /* among the workers of its kind, from 0 */
+    /* One of these, by `servers` of its kind. */
+    struct redis *redis;
+    struct ledger *ledger;
+    struct stock *stock;
+};
+
+/* `self` is the worker's struct, which is all zeros at first but for its base. */
+struct worker_kind {
+    const char *name; /* of the thread */
+    size_t size;      /* of that struct */
+    enum worker_servers servers;
+    unsigned timeout_ms_max; /* of its Redis or ledger; 0: as configured */
+    void (*run)(void *self); /* the thread */
+
+    /* Makes what else the worker needs. False with the reason in `error_out`. NULL: nothing. */
+    bool (*open)(void *self, char *error_out, size_t error_size);
+
+    /* Frees that, also after false, before the connections are closed. NULL: nothing. */
+    void (*close)(void *self);
+};
+
+/* Makes a worker without its thread; servers need not be there yet. NULL with the reason in
+ * `error_out`. */
+struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
+                                           unsigned number, char *error_out, size_t error_size);
+
+/* Starts the thread. */
+void service_worker_start(struct service_worker *worker);
+
+/* Tells the thread to end, and does not wait. NULL is fine. */
+void service_worker_stop(struct service_worker *worker);
+
+/* Tells the thread to end, waits for it, frees the worker and sets the pointer to NULL. NULL is
+ * fine. */
+void service_worker_join(struct service_worker **worker);
+
+/* ---- the kinds ---- */
+
+/* An order worker carries batches of orders from the queue through Redis and the ledger, and back
+ * to the HTTP threads as answers, until the queue is stopped and empty. */
+extern const struct worker_kind order_worker_kind;
+
+/* When it last began to look for orders (monotonic): each second, or after each batch. Any
+ * thread. */
+int64_t order_worker_turned_ns(const struct service_worker *worker);
+
+/* A call worker carries the calls of one kind, its number, until their queue is stopped and
+ * empty. */
+extern const struct worker_kind call_worker_kind;
+
+/* The expiry worker, which one daemon of many has at work, lets unpaid orders expire. */
+extern const struct worker_kind expiry_worker_kind;
+
+/* The invalidation listener forgets cached stock when other daemons change it. */
+extern const struct worker_kind invalidation_listener_kind;
+
+/* The preparer prepares the ledger at the start, and tries again until the ledger answers. Its
+ * thread ends when the service is prepared or cannot be. Its end gives the node number back: it is
+ * joined after all threads that use the ids or the node. */
+extern const struct worker_kind preparer_kind;
+
+/* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop, and logs
+ * every 5 s what takes long; NULL: until SIGTERM or SIGINT is pending. LEDGER_OK or LEDGER_FAILED;
+ * then ledger_error says why. */
+enum ledger_result preparer_migrate(struct ledger *ledger, const struct worker *worker);
+
+/* ---- all of these ---- */
 
 enum { ORDER_WORKERS_MAX = 64 }; /* the upper end of the option order_workers */
 
 /* Zero before the start. The owner's thread alone uses it. */
 struct workers {
-    struct order_worker *order_workers[ORDER_WORKERS_MAX];
-    struct call_worker_thread *call_workers[CALL_KINDS];
-    struct expiry_worker *expiry_worker;
-    struct invalidation_listener *invalidation_listener;
-    struct preparer *preparer; /* opened, and not started */
+    struct service_worker *order_workers[ORDER_WORKERS_MAX];
+    struct service_worker *call_workers[CALL_KINDS];
+    struct service_worker *expiry_worker;
+    struct service_worker *invalidation_listener;
+    struct service_worker *preparer; /* opened, and not started */
 };
 
 /* Starts all but the preparer. False with the reason in `error_out`; the caller ends those that
@@ -36,52 +111,7 @@ int64_t workers_turned_ns(const struct workers *workers);
  * requests end with service_stop_queues. */
 void workers_stop(struct workers *workers);
 
-/* Waits for all of them but the preparer, who gives the node number back: that is joined after
- * everybody who uses the ids. */
+/* Waits for all of them but the preparer. */
 void workers_join(struct workers *workers);
-
-/* ---- orders and calls ---- */
-
-/* An order worker carries batches of orders from the queue through Redis and the ledger, and back
- * to the HTTP threads as answers, until the queue is stopped and empty. */
-struct order_worker *order_worker_start(struct service *service, char *error_out,
-                                        size_t error_size);
-void order_worker_join(struct order_worker **worker);
-
-/* When it last began to look for orders (monotonic): each second, or after each batch. Any
- * thread. */
-int64_t order_worker_turned_ns(const struct order_worker *worker);
-
-/* A call worker carries the calls of one kind until their queue is stopped and empty. */
-struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
-                                             char *error_out, size_t error_size);
-void call_worker_join(struct call_worker_thread **thread);
-
-/* ---- in the background ---- */
-
-/* The expiry worker, which one daemon of many has at work, lets unpaid orders expire. */
-struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
-                                          size_t error_size);
-void expiry_worker_stop(struct expiry_worker *worker);
-void expiry_worker_join(struct expiry_worker **worker);
-
-/* The invalidation listener forgets cached stock when other daemons change it. */
-struct invalidation_listener *invalidation_listener_start(struct service *service, char *error_out,
-                                                          size_t error_size);
-void invalidation_listener_join(struct invalidation_listener **listener);
-
-/* The preparer prepares the ledger at the start, and tries again until the ledger answers. It is
- * opened with the other workers; its thread ends when the service is prepared or cannot be. */
-struct preparer *preparer_open(struct service *service, char *error_out, size_t error_size);
-void preparer_start(struct preparer *preparer);
-void preparer_stop(struct preparer *preparer);
-
-/* Waits for the thread, gives the node number back, and frees the preparer: after all threads that
- * use the ids or the node. */
-void preparer_join(struct preparer **preparer);
-
-/* True when the ledger cannot serve this daemon, or another daemon has its node number, with the
- * reason in `error_out`: then the daemon cannot serve. Any thread. */
-bool preparer_refused(const struct preparer *preparer, char *error_out, size_t error_size);
 
 #endif
