@@ -24,7 +24,7 @@ struct command {
 /* Sends all commands in one pipeline, connecting first when needed, and sets the result of each:
  * after a lost connection the commands not yet answered are REDIS_UNKNOWN. An error reply makes a
  * command REDIS_FAILED and leaves its text in redis_error. In a cluster the commands are split by
- * their nodes, see lua/cluster/run.h. */
+ * their nodes, see lua/cluster/cluster.h. */
 void command_run(struct redis *redis, struct command *commands, size_t count);
 
 /* For lua/cluster/. command_append queues one command; false: out of memory. command_take sets

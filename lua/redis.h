@@ -145,7 +145,7 @@ void redis_forget_scripts(struct redis *redis);
 /* Counts one call that had to be sent again with its text. */
 void redis_count_reload(struct redis *redis);
 
-/* Functions that lua/cluster/cluster.c provides to the client of one server and to its pipelines: a
+/* Functions that lua/cluster/ provides to the client of one server and to its pipelines: a
  * table, as the client of a cluster is itself made of clients of one server and their pipelines. */
 struct cluster_hooks {
     /* Makes the client for the servers of `url`, of which one that answers is enough to learn the
@@ -166,7 +166,7 @@ struct cluster_hooks {
     /* Adds what was counted on the connections to nodes. */
     void (*add_stats)(const struct cluster *cluster, struct redis_stats *stats);
 
-    /* The pipelines of script_run and command_run: see lua/cluster/run.h. */
+    /* The pipelines of script_run and command_run: see lua/cluster/cluster.h. */
     void (*run_scripts)(struct cluster *cluster, struct script_call *calls, size_t count);
     void (*run_commands)(struct cluster *cluster, struct command *commands, size_t count);
 

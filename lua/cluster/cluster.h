@@ -2,7 +2,7 @@
  * needed. It belongs to a struct redis, its seed client, which the callers hold.
  *
  * The seed's own connection leads to any one node; publishing and subscribing use it, as the nodes
- * pass messages on to each other. Everything that has keys goes through lua/cluster/run.h.
+ * pass messages on to each other. Everything that has keys goes through the pipelines below.
  * lua/redis.c opens and closes it, see struct cluster_hooks. */
 #ifndef LUA_CLUSTER_CLUSTER_H
 #define LUA_CLUSTER_CLUSTER_H
@@ -20,16 +20,10 @@ enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with it
  * the client unless set. */
 void cluster_set_patience(struct cluster *cluster, int patience_ms);
 
-/* The number of masters known so far, without asking. */
-size_t cluster_masters_known(const struct cluster *cluster);
-
 /* Learns the masters if need be, and returns how many there are, for a caller that asks each. 0: no
  * server answers. The functions below take a number less than that; their results hold until the
  * next call that takes the seed client or the cluster. */
 size_t cluster_masters(struct cluster *cluster);
-
-/* The address of that master, "host:port". */
-const char *cluster_master_place(struct cluster *cluster, size_t master);
 
 /* A client of that master alone, for commands without keys. */
 struct redis *cluster_master(struct cluster *cluster, size_t master);
@@ -37,5 +31,25 @@ struct redis *cluster_master(struct cluster *cluster, size_t master);
 /* Writes a key that begins with `prefix` and lies in a slot of that master. */
 void cluster_master_key(const struct cluster *cluster, size_t master, const char *prefix,
                         char key_out[CLUSTER_KEY_SIZE]);
+
+/* ---- pipelines: split by node, sent to all nodes before any reply is read ---- */
+
+/* For the hooks: script_run and command_run of a cluster set each call's result as those do. The
+ * keys of one call lie in one slot; a command without keys goes where the first command of its
+ * pipeline that has one goes, or to any node.
+ *
+ * Calls of one slot are sent in their order. A call that a node refused because its slot moves or
+ * has moved has certainly not run: it is sent again, where the refusal leads, for as long as the
+ * cluster's patience lasts; then it is REDIS_FAILED. A lost node makes its own calls REDIS_UNKNOWN
+ * and no others.
+ *
+ * Commands with WATCH or MULTI among them go to one connection, and their keys lie in one slot.
+ * With a MULTI they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving`
+ * true. Without one, all are sent again together, so besides WATCH they only read. */
+void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, size_t count);
+void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count);
+
+/* The hook `ping`. */
+enum redis_result cluster_ping(struct cluster *cluster);
 
 #endif

@@ -22,7 +22,7 @@
  * connection would succeed whoever has changed the keys since the WATCH. So a transaction goes to
  * the connection of its WATCH, even when the slot is known to be elsewhere by now, and nowhere when
  * that connection is lost. */
-#include "lua/cluster/run.h"
+#include "lua/cluster/cluster.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>

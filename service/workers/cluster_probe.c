@@ -9,14 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/url.h"
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "stock/types.h"
 
+/* A master, and a key in one of its slots. */
+struct master {
+    char place[URL_PLACE_SIZE];
+    char key[CLUSTER_KEY_SIZE];
+};
+
 /* Lists the masters that gave no answer; returns how many they are. */
-static size_t list_down(struct cluster *cluster, const struct command *writes, size_t count,
+static size_t list_down(const struct master *masters, const struct command *writes, size_t count,
                         char *down_out, size_t size)
 {
     size_t down = 0, used = 0;
@@ -24,8 +31,8 @@ static size_t list_down(struct cluster *cluster, const struct command *writes, s
     for (size_t i = 0; i < count; i++) {
         if (writes[i].result == REDIS_ANSWERED)
             continue;
-        int length = snprintf(down_out + used, size - used, "%s%s", down > 0 ? "," : "",
-                              cluster_master_place(cluster, i));
+        int length =
+            snprintf(down_out + used, size - used, "%s%s", down > 0 ? "," : "", masters[i].place);
         used = used + (size_t)length < size ? used + (size_t)length : size - 1;
         down++;
     }
@@ -47,8 +54,7 @@ static void note_change(struct cluster_probe *probe, const char *down, size_t do
                   LOG_QUOTE("their segments sell nothing until they answer or replicas take over"));
 }
 
-/* SET … XX, as health.c asks a single server, of a key in a slot of each master. The answers are
- * read before anything else is asked, so the numbers of the masters still hold. */
+/* SET … XX, as health.c asks a single server. */
 bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis)
 {
     struct cluster *cluster = redis_cluster(redis);
@@ -56,26 +62,21 @@ bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis)
     size_t count = cluster_masters(cluster);
     if (count == 0)
         return false;
-    char(*keys)[CLUSTER_KEY_SIZE] = calloc(count, sizeof *keys);
+    struct master *masters = calloc(count, sizeof *masters);
     struct command *writes = calloc(count, sizeof *writes);
     char down[sizeof probe->down];
-    if (!keys || !writes)
+    if (!masters || !writes)
         abort();
     for (size_t i = 0; i < count; i++) {
-        cluster_master_key(cluster, i, STOCK_PREFIX "health:", keys[i]);
-        writes[i] = (struct command){.argc = 4, .argv = {"SET", keys[i], "", "XX"}};
+        snprintf(masters[i].place, URL_PLACE_SIZE, "%s", redis_place(cluster_master(cluster, i)));
+        cluster_master_key(cluster, i, STOCK_PREFIX "health:", masters[i].key);
+        writes[i] = (struct command){.argc = 4, .argv = {"SET", masters[i].key, "", "XX"}};
     }
     command_run(redis, writes, count);
-    bool same =
-        cluster_masters_known(cluster) == count; /* a master may have been found meanwhile */
-    size_t down_count = same ? list_down(cluster, writes, count, down, sizeof down) : 0;
-    bool answered = false;
-    for (size_t i = 0; i < count; i++)
-        answered = answered || writes[i].result == REDIS_ANSWERED;
-    if (same)
-        note_change(probe, down, down_count, count, redis_error(redis));
+    size_t down_count = list_down(masters, writes, count, down, sizeof down);
+    note_change(probe, down, down_count, count, redis_error(redis));
     command_clear(writes, count);
     free(writes);
-    free(keys);
-    return answered;
+    free(masters);
+    return down_count < count;
 }
