@@ -34,10 +34,8 @@ extern char **environ;
 struct parts {
     struct service service;
     struct workers workers;
-    struct health *health;
     struct progress *progress;
     struct http_server *http_server;
-    struct live *live;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
     char error[ERROR_MAX];
@@ -80,8 +78,8 @@ static void bound_clients(struct service *service)
 static bool start_health(struct parts *parts)
 {
     struct service *service = &parts->service;
-    service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
-    return parts->health;
+    service->health = health_start(service, parts->error, sizeof parts->error);
+    return service->health;
 }
 
 static bool open_http(struct parts *parts)
@@ -99,11 +97,11 @@ static bool open_http(struct parts *parts)
 static bool start_live(struct parts *parts)
 {
     struct service *service = &parts->service;
-    service->live = parts->live = live_start(service, http_server_address(parts->http_server),
-                                             parts->error, sizeof parts->error);
-    if (parts->live)
+    service->live = live_start(service, http_server_address(parts->http_server), parts->error,
+                               sizeof parts->error);
+    if (service->live)
         parts->progress = progress_start(service);
-    return parts->live;
+    return service->live;
 }
 
 /* ---- all of them ---- */
@@ -136,7 +134,7 @@ static bool advance(struct parts *parts)
         snprintf(parts->error, sizeof parts->error, "%s", parts->service.refusal);
         return false;
     }
-    bool due = now_ns >= parts->patience_until_ns || health_ready(parts->health, now_ns);
+    bool due = now_ns >= parts->patience_until_ns || health_ready(parts->service.health, now_ns);
     return !due || let_clients_in(parts);
 }
 
@@ -148,8 +146,8 @@ static void tell_to_stop(struct parts *parts)
     workers_stop(&parts->workers);
     http_server_drain(parts->http_server);
     progress_stop(parts->progress);
-    live_stop(parts->live);
-    health_stop(parts->health); /* /readyz needed it until now */
+    live_stop(parts->service.live);
+    health_stop(parts->service.health); /* /readyz needed it until now */
     service_stop_queues(&parts->service);
 }
 
@@ -158,11 +156,9 @@ static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
     progress_join(&parts->progress);
-    live_join(&parts->live);
+    live_join(&parts->service.live);
+    health_join(&parts->service.health); /* it keeps the node that the preparer gives back */
     workers_join(&parts->workers);
-    health_join(&parts->health);
-    service_worker_join(
-        &parts->workers.preparer); /* gives the node back: no thread makes ids now */
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);
     service_close(&parts->service);
@@ -191,8 +187,8 @@ static void tell_manager(struct parts *parts)
     const struct supervise_view view = {
         .prepared = atomic_load(&parts->service.prepared),
         .lets_clients_in = http_server_started(parts->http_server),
-        .redis = health_redis(parts->health, now_ns),
-        .ledger = health_ledger(parts->health, now_ns),
+        .redis = health_redis(parts->service.health, now_ns),
+        .ledger = health_ledger(parts->service.health, now_ns),
         .now_ns = now_ns,
         .http_turned_ns = http_server_turned_ns(parts->http_server),
         .worker_turned_ns = workers_turned_ns(&parts->workers),

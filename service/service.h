@@ -59,10 +59,10 @@ struct service {
     struct stock_snapshots *stock_snapshots;
     struct stock_rates rates; /* of config; these and `proxies` follow a reload */
     _Atomic(const struct proxies *) proxies;
-    unsigned connections_max;    /* of config, or fewer: as many as there may be descriptors for */
-    unsigned operators_max;      /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
-    const struct health *health; /* what is known of all servers; set before HTTP starts */
-    struct live *live;           /* what pages and metrics show; the same */
+    unsigned connections_max; /* of config, or fewer: as many as there may be descriptors for */
+    unsigned operators_max;   /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
+    struct health *health;    /* what is known of all servers; set before HTTP starts */
+    struct live *live;        /* what pages and metrics show; the same */
     struct connection_use public_use, admin_use; /* the second is all zeros without admin_listen */
     struct admin_actions *admin_actions;         /* call workers to the live thread */
     _Atomic int phase;                           /* enum service_phase */

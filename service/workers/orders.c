@@ -195,33 +195,30 @@ static void observe_calls(enum metrics_histogram histogram, uint64_t calls, uint
         metrics_observe(histogram, ns / calls);
 }
 
-static void measure(struct order_worker *worker)
+/* The time of one batch. */
+struct times {
+    uint64_t all_ns, redis_ns, ledger_ns;
+};
+
+/* All orders of a batch take its time. */
+static struct times measure(struct order_worker *worker, size_t count, int64_t took_ns)
 {
     struct stock_stats now = stock_stats(worker->base.stock);
     const struct stock_stats *seen = &worker->seen;
+    const struct times times = {(uint64_t)took_ns, now.redis_calls_ns - seen->redis_calls_ns,
+                                now.ledger_calls_ns - seen->ledger_calls_ns};
+    uint64_t servers_ns = times.redis_ns + times.ledger_ns;
+    metrics_observe_times(HISTOGRAM_STAGE_REDIS, times.redis_ns, count);
+    metrics_observe_times(HISTOGRAM_STAGE_LEDGER, times.ledger_ns, count);
+    metrics_observe_times(HISTOGRAM_STAGE_WORKER,
+                          times.all_ns > servers_ns ? times.all_ns - servers_ns : 0, count);
     metrics_add(METRIC_RECOVERIES, now.recoveries - seen->recoveries);
     metrics_add(METRIC_LEDGER_REFUSALS, now.refusals - seen->refusals);
     metrics_add(METRIC_UNKNOWN_COMMITS, now.unknown_commits - seen->unknown_commits);
-    observe_calls(HISTOGRAM_REDIS_SECONDS, now.redis_calls - seen->redis_calls,
-                  now.redis_calls_ns - seen->redis_calls_ns);
-    observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls,
-                  now.ledger_calls_ns - seen->ledger_calls_ns);
+    observe_calls(HISTOGRAM_REDIS_SECONDS, now.redis_calls - seen->redis_calls, times.redis_ns);
+    observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls, times.ledger_ns);
     worker->seen = now;
-    faults_log_recoveries(worker->base.stock, &worker->recoveries);
-    count_connects(worker);
-}
-
-/* All orders of a batch take its time. Called before `measure`, which moves worker->seen on. */
-static void measure_stages(const struct order_worker *worker, size_t count, int64_t took_ns)
-{
-    struct stock_stats now = stock_stats(worker->base.stock);
-    uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
-    uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
-    uint64_t all_ns = (uint64_t)took_ns;
-    metrics_observe_times(HISTOGRAM_STAGE_REDIS, redis_ns, count);
-    metrics_observe_times(HISTOGRAM_STAGE_LEDGER, ledger_ns, count);
-    metrics_observe_times(HISTOGRAM_STAGE_WORKER,
-                          all_ns > redis_ns + ledger_ns ? all_ns - redis_ns - ledger_ns : 0, count);
+    return times;
 }
 
 /* Logs which servers failed in the batch, and what that means for its orders. Returns whether an
@@ -265,28 +262,27 @@ static void log_held(const struct order_worker *worker)
 
 /* The server that alone has failed, else the one that took longer: the time of a question that got
  * no answer is in neither sum. */
-static enum stock_server slow_server(const struct order_worker *worker, bool longer_redis)
+static enum stock_server slow_server(const struct order_worker *worker, const struct times *times)
 {
     bool redis = stock_fault(worker->base.stock, STOCK_REDIS)->count > 0;
     bool ledger = stock_fault(worker->base.stock, STOCK_LEDGER)->count > 0;
-    return (redis == ledger ? longer_redis : redis) ? STOCK_REDIS : STOCK_LEDGER;
+    bool longer = times->redis_ns > times->ledger_ns;
+    return (redis == ledger ? longer : redis) ? STOCK_REDIS : STOCK_LEDGER;
 }
 
 /* A server that is slow without failing costs clients their answer as well. */
-static void log_late(const struct order_worker *worker, const struct late *late, int64_t took_ns)
+static void log_late(const struct order_worker *worker, const struct late *late,
+                     const struct times *times)
 {
-    struct stock_stats now = stock_stats(worker->base.stock);
-    uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
-    uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
-    enum stock_server slow = slow_server(worker, redis_ns > ledger_ns);
+    enum stock_server slow = slow_server(worker, times);
     if (late->orders > 0)
         log_failure(LOG_WARN, "orders_late", slow == STOCK_REDIS ? "redis" : "ledger",
-                    "address=%s orders=%zu accepted=%zu batch_ms=%lld redis_ms=%llu ledger_ms=%llu "
+                    "address=%s orders=%zu accepted=%zu batch_ms=%llu redis_ms=%llu ledger_ms=%llu "
                     "effect=%s%s",
                     stock_place(worker->base.stock, slow), late->orders, late->accepted,
-                    (long long)(took_ns / CLOCK_NS_PER_MS),
-                    (unsigned long long)(redis_ns / CLOCK_NS_PER_MS),
-                    (unsigned long long)(ledger_ns / CLOCK_NS_PER_MS),
+                    (unsigned long long)(times->all_ns / CLOCK_NS_PER_MS),
+                    (unsigned long long)(times->redis_ns / CLOCK_NS_PER_MS),
+                    (unsigned long long)(times->ledger_ns / CLOCK_NS_PER_MS),
                     LOG_QUOTE("the orders were answered 503 outcome_unknown at their deadline"),
                     TRACE_LOG(&late->example));
 }
@@ -318,12 +314,13 @@ static void carry(struct order_worker *worker, size_t taken)
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     log_held(worker);
     int64_t decided_ns = clock_now_ns();
-    measure_stages(worker, count, decided_ns - start_ns);
+    const struct times times = measure(worker, count, decided_ns - start_ns);
     size_t decided = answer(worker, count, decided_ns, &late);
-    log_late(worker, &late, decided_ns - start_ns);
+    log_late(worker, &late, &times);
     if (decided > 0 && !failed)
         atomic_store(&worker->base.service->sold_ns, clock_now_ns());
-    measure(worker);
+    faults_log_recoveries(worker->base.stock, &worker->recoveries);
+    count_connects(worker);
     if (decided > 0) {
         worker->took_ns = clock_now_ns() - start_ns;
         worker->collisions = 0;

@@ -141,4 +141,5 @@ void workers_join(struct workers *workers)
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)
         service_worker_join(&workers->order_workers[i]);
     service_worker_join(&workers->invalidation_listener);
+    service_worker_join(&workers->preparer); /* it gives the node back: no thread makes ids now */
 }

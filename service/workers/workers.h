@@ -77,8 +77,7 @@ extern const struct worker_kind expiry_worker_kind;
 extern const struct worker_kind invalidation_listener_kind;
 
 /* The preparer prepares the ledger at the start, and tries again until the ledger answers. Its
- * thread ends when the service is prepared or cannot be. Its end gives the node number back: it is
- * joined after all threads that use the ids or the node. */
+ * thread ends when the service is prepared or cannot be. Its end gives the node number back. */
 extern const struct worker_kind preparer_kind;
 
 /* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop, and logs
@@ -111,7 +110,7 @@ int64_t workers_turned_ns(const struct workers *workers);
  * requests end with service_stop_queues. */
 void workers_stop(struct workers *workers);
 
-/* Waits for all of them but the preparer. */
+/* Waits for all of them, once nobody else uses the ids or the node. */
 void workers_join(struct workers *workers);
 
 #endif
