@@ -54,12 +54,6 @@ static void write_rows(unsigned long long first, int rows)
     text_length = (size_t)(end - text);
 }
 
-static enum db_result insert(struct db *db, void *context)
-{
-    (void)context;
-    return db_query(db, text, text_length);
-}
-
 int main(int argc, char **argv)
 {
     char error[256];
@@ -82,7 +76,10 @@ int main(int argc, char **argv)
     double start = now_s(), lasted = 0;
     while (lasted < seconds) {
         write_rows(7263951733829632000ULL + inserted, rows);
-        if (db_run(db, insert, NULL) != DB_OK)
+        struct db_run run = {0};
+        while (db_run(db, &run))
+            run.result = db_query(db, text, text_length);
+        if (run.result != DB_OK)
             die("insert", db_error(db));
         inserted += (unsigned)rows;
         lasted = now_s() - start;

@@ -439,7 +439,7 @@ static enum seclock_result get_lock_break(const struct lock_driver *driver, void
         return SECLOCK_FAILED;
     enum seclock_result result = find_holder(get_lock, db, name, &id);
     if (result == SECLOCK_OK && id > 0) {
-        sql_printf(&sql, "KILL %lld", id);
+        sql_printf(&sql, "KILL %ju", (uint64_t)id);
         result = mysql_pool_query(get_lock->pool, NULL, db, &sql, NULL);
         sql_free(&sql);
     } else if (result == SECLOCK_OK)

@@ -207,7 +207,7 @@ void mysql_write(const struct mysql_pool *pool, struct sql_text *sql, const char
         if (mark[1] == 'd') {
             sql_printf(sql, "%d", va_arg(args, int));
         } else if (mark[1] == 'u') {
-            sql_number(sql, va_arg(args, uint64_t));
+            sql_printf(sql, "%ju", va_arg(args, uint64_t));
         } else {
             assert(mark[1] == 'k' || mark[1] == 't' || mark[1] == 'b');
             text = va_arg(args, const char *);

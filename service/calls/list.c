@@ -49,7 +49,7 @@ static const char *read_query(struct request_call *asked, const struct call *cal
 
 /* One call looks at a bounded number of rows. A user's orders have an index of their own. */
 static enum ledger_result read_rows(struct ledger *ledger, const struct request_call *asked,
-                                    struct ledger_listed *rows, size_t max, size_t *count_out,
+                                    struct ledger_record *rows, size_t max, size_t *count_out,
                                     uint64_t *next_out)
 {
     const struct ledger_filter *filter = &asked->filter;
@@ -62,12 +62,12 @@ static enum ledger_result read_rows(struct ledger *ledger, const struct request_
  * page begins, or 0. The filter may let through few of the rows that one call looks at, so it is
  * repeated until the page is full, all rows were seen, or the time is over. The caller
  * frees the orders; NULL when the ledger failed. */
-static struct ledger_listed *fetch(struct ledger *ledger, struct request_call *asked,
+static struct ledger_record *fetch(struct ledger *ledger, struct request_call *asked,
                                    size_t *count_out)
 {
     int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
     enum ledger_result result = LEDGER_OK;
-    struct ledger_listed *rows = calloc(asked->limit, sizeof *rows);
+    struct ledger_record *rows = calloc(asked->limit, sizeof *rows);
     *count_out = 0;
     if (!rows)
         abort();
@@ -87,7 +87,7 @@ static struct ledger_listed *fetch(struct ledger *ledger, struct request_call *a
 
 /* ---- pages as JSON ---- */
 
-static struct order_text text_of(const struct ledger_listed *listed)
+static struct order_text text_of(const struct ledger_record *listed)
 {
     return (struct order_text){
         .order_id = listed->order_id,
@@ -102,7 +102,7 @@ static struct order_text text_of(const struct ledger_listed *listed)
     };
 }
 
-static void answer_page(struct answer *answer, const struct ledger_listed *orders, size_t count,
+static void answer_page(struct answer *answer, const struct ledger_record *orders, size_t count,
                         uint64_t next)
 {
     enum { FRAME_MAX = 64 }; /* all but the orders */
@@ -134,7 +134,7 @@ static void page(struct call_worker *worker, struct request *request)
                       "Too many long answers wait for their clients; try again later.");
         return;
     }
-    struct ledger_listed *orders = fetch(stock_ledger(worker->stock), &request->call, &count);
+    struct ledger_record *orders = fetch(stock_ledger(worker->stock), &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else

@@ -99,24 +99,13 @@ void bulk_close(struct bulk *bulk)
     bulk->statement = NULL;
 }
 
-MYSQL_BIND bulk_number(enum enum_field_types type, void *value)
+MYSQL_BIND bulk_bind(enum enum_field_types type, void *value, unsigned long *length,
+                     bulk_null *is_null)
 {
-    return (MYSQL_BIND){.buffer_type = type, .buffer = value, .is_unsigned = 1};
-}
-
-MYSQL_BIND bulk_text(char *text, unsigned long *length)
-{
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_BLOB, .buffer = text, .length = length};
-}
-
-MYSQL_BIND bulk_time(MYSQL_TIME *time)
-{
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_DATETIME, .buffer = time};
-}
-
-MYSQL_BIND bulk_nullable(MYSQL_BIND bind, bulk_null *is_null)
-{
-    bind.is_null = is_null;
-    set_indicator(&bind, is_null);
+    MYSQL_BIND bind = {.buffer_type = type, .buffer = value, .length = length, .is_unsigned = 1};
+    if (is_null) {
+        bind.is_null = is_null;
+        set_indicator(&bind, is_null);
+    }
     return bind;
 }

@@ -27,11 +27,8 @@ enum db_result bulk_execute(struct bulk *bulk, struct db *db, const char *text, 
 /* Frees the statement; before or after its connection is closed. */
 void bulk_close(struct bulk *bulk);
 
-/* Bindings of a value in the first row. Texts are sent as bytes: the server then stores them as
- * they are, without converting them to the column's character set. */
-MYSQL_BIND bulk_number(enum enum_field_types type, void *value);
-MYSQL_BIND bulk_text(char *text, unsigned long *length);
-MYSQL_BIND bulk_time(MYSQL_TIME *time);
-MYSQL_BIND bulk_nullable(MYSQL_BIND bind, bulk_null *is_null);
+/* Binds a value of the first row; NULL for a value that has no length, or is never SQL NULL. */
+MYSQL_BIND bulk_bind(enum enum_field_types type, void *value, unsigned long *length,
+                     bulk_null *is_null);
 
 #endif

@@ -100,14 +100,24 @@ uint64_t db_affected(const struct db *db, size_t i);
  * Valid until the next call on this db. */
 char **db_row(struct db *db);
 
-/* Runs `body` in a transaction and commits it. The body calls db_query and returns its result.
- * After a deadlock the transaction is tried again, up to 5 times in all, with a short random pause;
- * after a connection that was lost before the commit, once; after a row that another transaction
- * held for too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be
- * repeatable and must not reply to anybody. Anything else but DB_OK is rolled back and returned.
- * DB_UNKNOWN: the connection died in the commit. */
-enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
-                      void *context);
+/* A transaction, zero-initialised:
+ *
+ *     while (db_run(db, &run))
+ *         run.result = body(...);
+ *
+ * The body calls db_query and returns its result, by which db_run commits it or rolls it back. After
+ * a deadlock the transaction is tried again, up to 5 times in all, with a short random pause; after
+ * a connection that was lost before the commit, once; after a row that another transaction held for
+ * too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be repeatable
+ * and must not reply to anybody. At the end `result` is the body's, or DB_UNKNOWN: the connection
+ * died in the commit. Nothing may leave the loop in any other way. */
+struct db_run {
+    enum db_result result;
+    int tries; /* private, as is `lost` */
+    bool lost;
+};
+
+bool db_run(struct db *db, struct db_run *run);
 
 /* The last error in words; empty before the first. */
 const char *db_error(const struct db *db);

@@ -380,46 +380,48 @@ static void pause_randomly(struct db *db)
     clock_sleep_ns(200000 + rand_r(&db->random) % 2000000);
 }
 
-/* Begins the transaction with the body's first query, in one packet. `in_run` keeps a connection
- * that breaks on the way from being replaced unnoticed. */
-static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *db, void *context),
-                               void *context)
+/* True when the transaction is to be tried again. */
+static bool again(struct db *db, struct db_run *run)
 {
-    if (db_connect(db) != DB_OK)
-        return DB_FAILED;
-    db->in_run = true;
-    db->begin = true;
-    enum db_result result = body(db, context);
-    if (result == DB_OK)
-        result = commit(db);
-    if (result != DB_OK && result != DB_UNKNOWN) /* commit has closed the connection if unknown */
-        rollback(db);
-    db->in_run = false;
-    db->begin = false;
-    return result;
+    /* The connection was lost before the commit was sent, so nothing was done. Most likely the
+     * server had closed an idle connection: try once more on a new one. */
+    bool lost = run->result == DB_FAILED && db->in_doubt && !run->lost;
+    bool soft = run->result == DB_SOFT && !db->held;
+    run->lost |= lost;
+    if ((lost || soft) && run->tries < RUN_TRIES_MAX) {
+        db->stats.retries++;
+        pause_randomly(db);
+        return true;
+    }
+    if (run->result == DB_SOFT) { /* every try met others, or the last waited */
+        fault_note(&db->fault, db->soft, db->error);
+        run->result = DB_FAILED;
+    }
+    return false;
 }
 
-enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
-                      void *context)
+static void end_run(struct db *db, struct db_run *run)
 {
-    enum db_result result = DB_SOFT;
-    bool lost = false;
-    db->held = false;
-    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT && !db->held; tries++) {
-        if (tries > 0) {
-            db->stats.retries++;
-            pause_randomly(db);
-        }
-        result = run_once(db, body, context);
-        /* The connection was lost before the commit was sent, so nothing was done. Most likely the
-         * server had closed an idle connection: try once more on a new one. */
-        if (result == DB_FAILED && db->in_doubt && !lost) {
-            lost = true;
-            result = DB_SOFT;
-        }
-    }
-    if (result != DB_SOFT)
-        return result;
-    fault_note(&db->fault, db->soft, db->error); /* every try met others, or the last waited */
-    return DB_FAILED;
+    assert(db->in_run);
+    if (run->result == DB_OK)
+        run->result = commit(db);
+    if (run->result != DB_OK && run->result != DB_UNKNOWN) /* commit has disconnected if unknown */
+        rollback(db);
+    db->in_run = db->begin = false;
+}
+
+/* The transaction begins with its first query, in one packet. `in_run` keeps a connection that
+ * breaks on the way from being replaced unnoticed. */
+bool db_run(struct db *db, struct db_run *run)
+{
+    if (run->tries == 0)
+        db->held = false;
+    else
+        end_run(db, run);
+    if (run->tries > 0 && !again(db, run))
+        return false;
+    run->tries++;
+    run->result = db_connect(db);
+    db->in_run = db->begin = run->result == DB_OK;
+    return db->in_run;
 }

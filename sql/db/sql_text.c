@@ -1,14 +1,13 @@
 /* A growing SQL text. */
 #include "sql/db/sql_text.h"
 
-#include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "base/identifier.h"
 
 void sql_clear(struct sql_text *sql)
 {
@@ -42,19 +41,86 @@ void sql_append(struct sql_text *sql, const char *text, size_t length)
     sql->length += length;
 }
 
-static void append_formatted(struct sql_text *sql, const char *format, va_list args)
+/* The last line of defence against injected SQL. A quote is doubled and so is a backslash: the text
+ * then cannot end early in either way in which a server may take backslashes. */
+static void append_value(struct sql_text *sql, const char *text)
 {
-    char piece[512];
-    int length = vsnprintf(piece, sizeof piece, format, args);
-    assert(length >= 0 && (size_t)length < sizeof piece);
-    sql_append(sql, piece, (size_t)length);
+    if (!text) {
+        sql_append(sql, "NULL", 4);
+        return;
+    }
+    size_t length = strlen(text);
+    char *out = sql_reserve(sql, 2 * length + 2), *at = out;
+    *at++ = '\'';
+    for (; *text; text++) {
+        if (*text <= ' ' || *text > '~')
+            abort();
+        if (*text == '\'' || *text == '\\')
+            *at++ = *text;
+        *at++ = *text;
+    }
+    *at++ = '\'';
+    sql->length += (size_t)(at - out);
+}
+
+static void append_number(struct sql_text *sql, uint64_t number, bool negative)
+{
+    if (negative)
+        sql_append(sql, "-", 1);
+    char *digits = sql_reserve(sql, DECIMAL_DIGITS_MAX);
+    sql->length += (size_t)(decimal_put(digits, negative ? -number : number) - digits);
+}
+
+/* Appends what stands behind a % and returns where the format goes on. */
+static const char *append_argument(struct sql_text *sql, const char *at, va_list *args)
+{
+    int number;
+    const char *text;
+    switch (*at) {
+    case 's':
+        append_value(sql, va_arg(*args, const char *));
+        return at + 1;
+    case '-':
+        text = va_arg(*args, const char *);
+        sql_append(sql, text, strlen(text));
+        return at + 2;
+    case 'd':
+        number = va_arg(*args, int);
+        append_number(sql, (uint64_t)number, number < 0);
+        return at + 1;
+    case 'u':
+        append_number(sql, va_arg(*args, unsigned), false);
+        return at + 1;
+    case 'z':
+        append_number(sql, va_arg(*args, size_t), false);
+        return at + 2;
+    case 'j':
+        append_number(sql, va_arg(*args, uintmax_t), false);
+        return at + 2;
+    case '%':
+        sql_append(sql, "%", 1);
+        return at + 1;
+    default:
+        abort();
+    }
+}
+
+void sql_vprintf(struct sql_text *sql, const char *format, va_list *args)
+{
+    while (*format) {
+        size_t plain = strcspn(format, "%");
+        sql_append(sql, format, plain);
+        format += plain;
+        if (*format)
+            format = append_argument(sql, format + 1, args);
+    }
 }
 
 void sql_printf(struct sql_text *sql, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    append_formatted(sql, format, args);
+    sql_vprintf(sql, format, &args);
     va_end(args);
 }
 
@@ -63,50 +129,6 @@ void sql_begin(struct sql_text *sql, const char *format, ...)
     va_list args;
     sql_clear(sql);
     va_start(args, format);
-    append_formatted(sql, format, args);
+    sql_vprintf(sql, format, &args);
     va_end(args);
-}
-
-void sql_number(struct sql_text *sql, uint64_t number)
-{
-    char *digits = sql_reserve(sql, DECIMAL_DIGITS_MAX);
-    sql->length += (size_t)(decimal_put(digits, number) - digits);
-}
-
-/* The last line of defence against injected SQL: callers have checked their identifiers, and the
- * alphabet has neither quotes nor backslashes. */
-void sql_identifier(struct sql_text *sql, const char *identifier)
-{
-    size_t length = strlen(identifier);
-    for (size_t i = 0; i < length; i++)
-        if (!identifier_alphabet[(unsigned char)identifier[i]])
-            abort();
-    sql_append(sql, "'", 1);
-    sql_append(sql, identifier, length);
-    sql_append(sql, "'", 1);
-}
-
-void sql_text_identifier(struct sql_text *sql, const char *text, const char *identifier)
-{
-    sql_append(sql, text, strlen(text));
-    sql_identifier(sql, identifier);
-}
-
-/* A quote is doubled and so is a backslash: the text then cannot end early in either way in which a
- * server may take backslashes. */
-void sql_user_id(struct sql_text *sql, const char *user_id)
-{
-    size_t length = strlen(user_id);
-    if (!user_id_valid(user_id, length))
-        abort();
-    sql_append(sql, "'", 1);
-    for (size_t plain; length > 0; user_id += plain, length -= plain) {
-        plain = strcspn(user_id, "'\\");
-        sql_append(sql, user_id, plain);
-        if (plain == length)
-            break;
-        sql_append(sql, (char[]){user_id[plain], user_id[plain]}, 2);
-        plain++;
-    }
-    sql_append(sql, "'", 1);
 }

@@ -307,11 +307,20 @@ static enum db_result follow(struct db *on, void *context)
     return result == DB_OK ? plan->give : result;
 }
 
+static enum db_result run_all(struct db *on, enum db_result (*body)(struct db *on, void *context),
+                              void *context)
+{
+    struct db_run run = {0};
+    while (db_run(on, &run))
+        run.result = body(on, context);
+    return run.result;
+}
+
 static void test_run_commits_what_its_body_did(void **state)
 {
     (void)state;
     struct plan plan = {.text = "INSERT INTO t(n)VALUES(1);INSERT INTO t(n)VALUES(2)"};
-    assert_int_equal(db_run(db, follow, &plan), DB_OK);
+    assert_int_equal(run_all(db, follow, &plan), DB_OK);
     assert_int_equal(plan.calls, 1);
     assert_int_equal(rows(), 2);
     assert_int_equal(db_affected(db, 1), 1); /* the transaction's beginning is not counted */
@@ -321,7 +330,7 @@ static void test_refusal_of_the_body_rolls_back(void **state)
 {
     (void)state;
     struct plan plan = {.text = "INSERT INTO t(n)VALUES(1)", .give = DB_NO};
-    assert_int_equal(db_run(db, follow, &plan), DB_NO);
+    assert_int_equal(run_all(db, follow, &plan), DB_NO);
     assert_int_equal(plan.calls, 1);
     assert_int_equal(rows(), 0);
 }
@@ -331,8 +340,8 @@ static void test_duplicate_and_failure_roll_back(void **state)
     (void)state;
     struct plan twice = {.text = "INSERT INTO t(id,n)VALUES(1,1);INSERT INTO t(id,n)VALUES(1,1)"};
     struct plan bad = {.text = "INSERT INTO t(id,n)VALUES(2,1);BAD"};
-    assert_int_equal(db_run(db, follow, &twice), DB_DUPLICATE);
-    assert_int_equal(db_run(db, follow, &bad), DB_FAILED);
+    assert_int_equal(run_all(db, follow, &twice), DB_DUPLICATE);
+    assert_int_equal(run_all(db, follow, &bad), DB_FAILED);
     assert_int_equal(twice.calls + bad.calls, 2);
     assert_int_equal(query(db, "INSERT INTO t(id,n)VALUES(3,1)"), DB_OK); /* by itself again */
     assert_int_equal(rows(), 1);
@@ -343,7 +352,7 @@ static void test_soft_failure_is_tried_five_times(void **state)
 {
     (void)state;
     struct plan plan = {.text = "INSERT INTO t(n)VALUES(1)", .give = DB_SOFT};
-    assert_int_equal(db_run(db, follow, &plan), DB_FAILED);
+    assert_int_equal(run_all(db, follow, &plan), DB_FAILED);
     assert_int_equal(plan.calls, 5);
     assert_int_equal(db_stats(db).retries, 4);
     assert_int_equal(rows(), 0);
@@ -372,7 +381,7 @@ static enum db_result lock_two(struct db *on, void *context)
 static void *run_rival(void *argument)
 {
     struct rival *rival = argument;
-    rival->result = db_run(rival->db, lock_two, rival);
+    rival->result = run_all(rival->db, lock_two, rival);
     return NULL;
 }
 
@@ -416,7 +425,7 @@ static void test_run_does_not_go_on_over_another_connection(void **state)
 {
     (void)state;
     struct plan plan = {.text = "INSERT INTO t(n)VALUES(1)", .give = DB_FAILED};
-    assert_int_equal(db_run(db, lose_connection, &plan), DB_FAILED);
+    assert_int_equal(run_all(db, lose_connection, &plan), DB_FAILED);
     assert_int_equal(plan.calls, 1);
     assert_int_equal(db_stats(db).connects, 1);
     assert_int_equal(rows(), 0);
@@ -441,10 +450,10 @@ static void test_connection_lost_before_the_commit_is_tried_once_more(void **sta
 {
     (void)state;
     struct losses once = {.lost = 1}, twice = {.lost = 2};
-    assert_int_equal(db_run(db, lose_some, &once), DB_OK);
+    assert_int_equal(run_all(db, lose_some, &once), DB_OK);
     assert_int_equal(once.calls, 2);
     assert_int_equal(rows(), 1);
-    assert_int_equal(db_run(db, lose_some, &twice), DB_FAILED);
+    assert_int_equal(run_all(db, lose_some, &twice), DB_FAILED);
     assert_int_equal(twice.calls, 2);
     assert_int_equal(rows(), 1);
 }
@@ -453,7 +462,7 @@ static void test_commit_on_a_killed_connection_is_unknown(void **state)
 {
     (void)state;
     struct plan plan = {.text = "INSERT INTO t(n)VALUES(1)", .give = DB_OK};
-    assert_int_equal(db_run(db, lose_connection, &plan), DB_UNKNOWN);
+    assert_int_equal(run_all(db, lose_connection, &plan), DB_UNKNOWN);
     assert_int_equal(plan.calls, 1);
     assert_int_equal(rows(), 0);
 }
@@ -466,7 +475,7 @@ static int64_t run_over_wire(enum sql_wire_fault fault)
     struct db *over = sql_server_open(wire.url);
     assert_int_equal(db_ping(over), DB_OK);
     atomic_store(&wire.fault, fault);
-    assert_int_equal(db_run(over, follow, &plan), fault == WIRE_WHOLE ? DB_OK : DB_UNKNOWN);
+    assert_int_equal(run_all(over, follow, &plan), fault == WIRE_WHOLE ? DB_OK : DB_UNKNOWN);
     assert_int_equal(plan.calls, 1); /* an unknown commit is never tried again */
     assert_int_equal(db_ping(over), DB_OK);
     db_close(&over);

@@ -12,7 +12,7 @@
 static void expect(const char *user_id, const char *wanted)
 {
     struct sql_text sql = {0};
-    sql_user_id(&sql, user_id);
+    sql_printf(&sql, "%s", user_id);
     sql_append(&sql, "", 1);
     assert_string_equal(sql.text, wanted);
     sql_free(&sql);
@@ -41,8 +41,8 @@ static void test_no_text_ends_early(void **state)
         struct sql_text sql = {0};
         for (int i = 0, rest = n; i < 6; i++, rest /= 3)
             user_id[i] = signs[rest % 3];
-        sql_user_id(&sql, user_id);
-        sql_append(&sql, ";", 1); /* no quote, whatever was there before */
+        sql_printf(&sql, "%s", user_id);
+        sql_printf(&sql, ";"); /* no quote, whatever was there before */
         for (int escapes = 0; escapes < 2; escapes++) {
             size_t at = 1;
             while (sql.text[at] != '\'' || sql.text[at + 1] == '\'')

@@ -124,11 +124,6 @@ void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
 
 /* ---- for sql/ only ---- */
 
-/* Lists the places of the segments by their numbers: the order in which every transaction takes
- * their rows, so that none deadlocks with another. */
-void ledger_segments_order(const struct ledger_segment *segments, size_t count,
-                           uint16_t places_out[LEDGER_SEGMENTS_MAX]);
-
 /* Appends a SELECT of the sale's segments that ends in its condition on the sku. */
 void ledger_segments_text(struct sql_text *sql, const char *sku);
 

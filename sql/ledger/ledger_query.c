@@ -94,15 +94,54 @@ enum db_result ledger_read(struct ledger *ledger)
     return result == DB_FAILED && db_in_doubt(ledger->db) ? ledger_query(ledger) : result;
 }
 
-enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_out)
+static void begin(struct ledger *ledger, const char *format, va_list *args)
 {
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
-    *number_out = ledger_u32(row[0]);
-    return LEDGER_OK;
+    sql_clear(&ledger->sql);
+    sql_vprintf(&ledger->sql, format, args);
+}
+
+enum db_result ledger_do(struct ledger *ledger, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    begin(ledger, format, &args);
+    va_end(args);
+    return ledger_query(ledger);
+}
+
+enum db_result ledger_do_row(struct ledger *ledger, char ***row_out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    begin(ledger, format, &args);
+    va_end(args);
+    enum db_result result = ledger_query(ledger);
+    *row_out = result == DB_OK ? db_row(ledger->db) : NULL;
+    return result == DB_OK && !*row_out ? DB_NO : result;
+}
+
+enum ledger_result ledger_read_row(struct ledger *ledger, char ***row_out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    begin(ledger, format, &args);
+    va_end(args);
+    bool read = ledger_read(ledger) == DB_OK;
+    *row_out = read ? db_row(ledger->db) : NULL;
+    return !read ? LEDGER_FAILED : *row_out ? LEDGER_OK : LEDGER_NO;
+}
+
+enum db_result ledger_piece_end(struct ledger *ledger,
+                                enum db_result (*query)(struct ledger *ledger), uint64_t after,
+                                size_t rows, uint64_t *end_out)
+{
+    sql_begin(&ledger->sql,
+              "SELECT order_id FROM orders WHERE order_id>%ju ORDER BY order_id LIMIT %zu,1", after,
+              rows - 1);
+    enum db_result result = query(ledger);
+    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
+    *end_out = row ? ledger_u64(row[0]) : UINT64_MAX;
+    return result;
 }
 
 enum ledger_result ledger_from_db(enum db_result result)
@@ -146,16 +185,19 @@ bool ledger_order_valid(char **row)
            ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX);
 }
 
-char **ledger_round_row(struct ledger *ledger, const char *table)
+enum ledger_result ledger_find_round(struct ledger *ledger, const char *table, char ***row_out)
 {
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        bool named = row[0] && identifier_valid(row[0], strlen(row[0]));
-        if (named && ledger_number_valid(row[1], 0, LEDGER_ROUND_MAX))
-            return row;
+        *row_out = row;
+        if (row[0] && identifier_valid(row[0], strlen(row[0])) &&
+            ledger_number_valid(row[1], 0, LEDGER_ROUND_MAX))
+            return LEDGER_OK;
         ledger_note_damage(ledger, "%s: sku '%s', round %s", table, row[0] ? row[0] : "NULL",
                            row[1] ? row[1] : "NULL");
     }
-    return NULL;
+    return LEDGER_NO;
 }
 
 uint32_t ledger_u32(const char *column)

@@ -21,8 +21,21 @@ enum db_result ledger_query(struct ledger *ledger);
  * on a new one. Only for a text that can be repeated without harm. */
 enum db_result ledger_read(struct ledger *ledger);
 
-/* As ledger_read, for a query of one number at most. LEDGER_NO: it has no row. */
-enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_out);
+/* Each of these makes ledger->sql anew, as sql_begin does, and runs it: as ledger_query; as
+ * ledger_query for a row, DB_NO where there is none; as ledger_read for a row, LEDGER_NO where there
+ * is none, else LEDGER_OK or LEDGER_FAILED. */
+enum db_result ledger_do(struct ledger *ledger, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+enum db_result ledger_do_row(struct ledger *ledger, char ***row_out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+enum ledger_result ledger_read_row(struct ledger *ledger, char ***row_out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Finds the last of the next `rows` orders with ids above `after`, by `query` (ledger_query or
+ * ledger_read), so that a call reads a bounded piece of the table. UINT64_MAX: there are fewer. */
+enum db_result ledger_piece_end(struct ledger *ledger,
+                                enum db_result (*query)(struct ledger *ledger), uint64_t after,
+                                size_t rows, uint64_t *end_out);
 
 enum ledger_result ledger_from_db(enum db_result result);
 
@@ -43,9 +56,9 @@ bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column);
 /* True when columns 1 to 4 of a row of orders are a valid sku, round, user and quantity. */
 bool ledger_order_valid(char **row);
 
-/* The next row of `table` whose first columns are a sku and a round; notes damaged ones before it.
- * NULL: no row is left. */
-char **ledger_round_row(struct ledger *ledger, const char *table);
+/* Runs ledger->sql, as ledger_read does, whose first columns are a sku and a round of `table`, and
+ * finds the first row that makes sense; notes damaged ones before it. LEDGER_NO: there is none. */
+enum ledger_result ledger_find_round(struct ledger *ledger, const char *table, char ***row_out);
 
 /* The key by which order_key has an order `o` of a query, as SQL: its own, or '#' and its id, which
  * no client can send. */

@@ -49,22 +49,18 @@ static int compare(const void *left, const void *right)
 static void text_look(const struct look *look, const char *head, const char *tail)
 {
     struct sql_text *sql = &look->ledger->sql;
-    sql_begin(sql, "%s%s", head, selects[look->kind]);
+    sql_begin(sql, "%-s%-s", head, selects[look->kind]);
     for (size_t i = 0; i < look->count; i++) {
         const struct ledger_row *row = look->rows[i];
-        bool tuple = look->kind != LEDGER_ROW_SALE;
-        sql_printf(sql, "%s%s", i == 0 ? "" : ",", tuple ? "(" : "");
-        sql_identifier(sql, row->sku);
-        if (tuple)
-            sql_printf(sql, ",%u", row->number);
-        if (look->kind == LEDGER_ROW_QUOTA) {
-            sql_append(sql, ",", 1);
-            sql_user_id(sql, row->user_id);
-        }
-        if (tuple)
-            sql_append(sql, ")", 1);
+        const char *comma = i == 0 ? "" : ",";
+        if (look->kind == LEDGER_ROW_SALE)
+            sql_printf(sql, "%-s%s", comma, row->sku);
+        else if (look->kind == LEDGER_ROW_SEGMENT)
+            sql_printf(sql, "%-s(%s,%u)", comma, row->sku, row->number);
+        else
+            sql_printf(sql, "%-s(%s,%u,%s)", comma, row->sku, row->number, row->user_id);
     }
-    sql_printf(sql, ")%s", tail);
+    sql_printf(sql, ")%-s", tail);
 }
 
 /* Sets `held` of the rows that the query has found. */
@@ -115,7 +111,8 @@ enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind 
     return looked ? LEDGER_OK : LEDGER_FAILED;
 }
 
-/* MariaDB and MySQL 8 both have these tables. A server that refuses them has not failed. */
+/* MariaDB and MySQL 8 both have these tables. A server that refuses them has not failed. The text in
+ * ledger->sql stays: it may have to be run again. */
 static void find_holder(struct ledger *ledger, const char *condition,
                         char holder_out[LEDGER_HOLDER_SIZE])
 {

@@ -1,27 +1,12 @@
 /* Rows of stock_segment, read. */
 #include "sql/ledger/ledger.h"
 
-#include <assert.h>
-
 #include "sql/ledger/ledger_query.h"
-
-/* By insertion: most lists are sorted already, or nearly. */
-void ledger_segments_order(const struct ledger_segment *segments, size_t count,
-                           uint16_t places_out[LEDGER_SEGMENTS_MAX])
-{
-    assert(count <= LEDGER_SEGMENTS_MAX);
-    for (size_t i = 0; i < count; i++) {
-        size_t j = i;
-        for (; j > 0 && segments[i].segment < segments[places_out[j - 1]].segment; j--)
-            places_out[j] = places_out[j - 1];
-        places_out[j] = (uint16_t)i;
-    }
-}
 
 void ledger_segments_text(struct sql_text *sql, const char *sku)
 {
-    sql_text_identifier(
-        sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=", sku);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=%s",
+               sku);
 }
 
 /* Whether each number is one that the service could have written. */

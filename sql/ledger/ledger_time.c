@@ -32,12 +32,7 @@ void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column)
 void ledger_time_text(struct sql_text *sql, int64_t ms)
 {
     char time[LEDGER_TIME_SIZE];
-    if (ms == 0) {
-        sql_append(sql, "NULL", 4);
-        return;
-    }
     ledger_time_format(ms, time);
-    sql_append(sql, "'", 1);
-    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
-    sql_append(sql, "'", 1);
+    time[LEDGER_TIME_SIZE - 2] = '\0'; /* without the Z, which MySQL does not take */
+    sql_printf(sql, "%s", ms == 0 ? NULL : time);
 }

@@ -6,34 +6,39 @@
 #include "sql/orders/commit_rows.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
 #include "sql/db/bulk.h"
 #include "sql/db/sql_text.h"
-#include "sql/ledger/ledger.h"
-#include "sql/orders/orders.h"
 #include "sql/orders/user_quota.h"
 
 enum { COLUMNS_MAX = 9 };
 
-/* One row's values. The bindings of every statement of orders point here. */
+struct text {
+    bulk_null none; /* SQL NULL */
+    unsigned long length;
+    char bytes[USER_ID_SIZE];
+};
+
+struct moment {
+    bulk_null none;
+    int64_t ms; /* UTC, since 1970 */
+    MYSQL_TIME time;
+};
+
+/* One row's values, for the columns of every statement of orders. */
 struct row {
     uint64_t order_id;
-    char sku[IDENTIFIER_SIZE];
-    char user_id[USER_ID_SIZE];
-    char key[IDENTIFIER_SIZE]; /* in order_key; in orders, too, unless there is no_key */
-    unsigned long sku_length, user_length, key_length;
+    struct text sku, user_id, key;
     uint32_t round, qty, segment, limit;
-    bulk_null no_key, no_expiry;
-    MYSQL_TIME created_at, expires_at;
+    struct moment created_at, expires_at;
 };
 
 struct stock_row {
-    char sku[IDENTIFIER_SIZE];
-    unsigned long sku_length;
+    struct text sku;
     uint32_t segment, round, units, settings_version;
     uint64_t fence, settled;
 };
@@ -71,16 +76,6 @@ void commit_rows_close(struct commit_rows **rows)
 #define ORDERS_INSERT                                                                              \
     "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,idempotency_key,created_at"
 
-/* The primary key of order_key refuses the second order of a user and key, whoever writes it. */
-static const struct {
-    const char *insert, *row;
-} kinds[] = {
-    [LASTING] = {ORDERS_INSERT ")VALUES", "(?,?,?,?,?,?,?,?)"},
-    [EXPIRING] = {ORDERS_INSERT ",expires_at)VALUES", "(?,?,?,?,?,?,?,?,?)"},
-    [KEYS] = {"INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES", "(?,?,?)"},
-    [QUOTAS] = {USER_QUOTA_INSERT, "(?,?,?,?,?,?)"},
-};
-
 /* Bulk bindings of an UPDATE would be as many statements, while an INSERT opens its table once. The
  * row is always there, so that nothing is inserted: a missing one counts as refused, and is rolled
  * back. A changed row counts twice, an unchanged one not at all. The guard must not change between
@@ -89,49 +84,143 @@ static const struct {
 #define GUARD                                                                                      \
     "round=VALUES(round)AND settings_version=VALUES(settings_version)"                             \
     "AND fence=? AND fence<VALUES(fence)"
-static const char stock_update[] =
-    "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence,settings_version)"
-    "VALUES(?,?,?,?,?,?,?)ON DUPLICATE KEY UPDATE "
-    "sold=IF(" GUARD ",sold+VALUES(sold),sold),fence=IF(" GUARD ",VALUES(fence),fence)";
+
+/* What stands for a placeholder: a value of a row. */
+struct column {
+    enum { NUMBER, LONG_NUMBER, TEXT, MOMENT } type;
+    size_t offset;
+};
+
+#define COLUMN(type, name)                                                                         \
+    {                                                                                              \
+        type, offsetof(struct row, name)                                                           \
+    }
+#define STOCK_COLUMN(type, name)                                                                   \
+    {                                                                                              \
+        type, offsetof(struct stock_row, name)                                                     \
+    }
+
+#define ORDERS_COLUMNS                                                                             \
+    COLUMN(LONG_NUMBER, order_id), COLUMN(TEXT, sku), COLUMN(NUMBER, round),                       \
+        COLUMN(TEXT, user_id), COLUMN(NUMBER, qty), COLUMN(NUMBER, segment), COLUMN(TEXT, key),    \
+        COLUMN(MOMENT, created_at)
+
+/* The primary key of order_key refuses the second order of a user and key, whoever writes it. Of a
+ * stock update the row that would be inserted has as much capacity as is sold, or the table would
+ * refuse it before it sees that the row is there. */
+static const struct {
+    const char *insert, *tail; /* before and behind the rows */
+    size_t count;
+    struct column columns[COLUMNS_MAX];
+} kinds[] = {
+    [LASTING] = {ORDERS_INSERT ")VALUES", "", 8, {ORDERS_COLUMNS}},
+    [EXPIRING] = {ORDERS_INSERT ",expires_at)VALUES",
+                  "",
+                  9,
+                  {ORDERS_COLUMNS, COLUMN(MOMENT, expires_at)}},
+    [KEYS] = {"INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES",
+              "",
+              3,
+              {COLUMN(TEXT, user_id), COLUMN(TEXT, key), COLUMN(LONG_NUMBER, order_id)}},
+    [QUOTAS] = {USER_QUOTA_INSERT,
+                USER_QUOTA_ADD,
+                6,
+                {COLUMN(TEXT, sku), COLUMN(NUMBER, round), COLUMN(TEXT, user_id),
+                 COLUMN(NUMBER, qty), COLUMN(NUMBER, limit), COLUMN(LONG_NUMBER, order_id)}},
+    [STOCK] = {"INSERT INTO stock_segment"
+               "(sku,segment,round,capacity,sold,fence,settings_version)VALUES",
+               "ON DUPLICATE KEY UPDATE sold=IF(" GUARD ",sold+VALUES(sold),sold),"
+               "fence=IF(" GUARD ",VALUES(fence),fence)",
+               7,
+               {STOCK_COLUMN(TEXT, sku), STOCK_COLUMN(NUMBER, segment), STOCK_COLUMN(NUMBER, round),
+                STOCK_COLUMN(NUMBER, units), STOCK_COLUMN(NUMBER, units),
+                STOCK_COLUMN(LONG_NUMBER, fence), STOCK_COLUMN(NUMBER, settings_version),
+                STOCK_COLUMN(LONG_NUMBER, settled), STOCK_COLUMN(LONG_NUMBER, settled)}},
+};
 
 /* ---- by bulk bindings ---- */
 
-/* In the order of the columns in kinds. */
-static void bind_row(enum kind kind, struct row *row, MYSQL_BIND bind[COLUMNS_MAX])
+static MYSQL_BIND bind_column(const struct column *column, void *value)
 {
-    switch (kind) {
-    case KEYS:
-        bind[0] = bulk_text(row->user_id, &row->user_length);
-        bind[1] = bulk_text(row->key, &row->key_length);
-        bind[2] = bulk_number(MYSQL_TYPE_LONGLONG, &row->order_id);
-        break;
-    case QUOTAS:
-        bind[0] = bulk_text(row->sku, &row->sku_length);
-        bind[1] = bulk_number(MYSQL_TYPE_LONG, &row->round);
-        bind[2] = bulk_text(row->user_id, &row->user_length);
-        bind[3] = bulk_number(MYSQL_TYPE_LONG, &row->qty);
-        bind[4] = bulk_number(MYSQL_TYPE_LONG, &row->limit);
-        bind[5] = bulk_number(MYSQL_TYPE_LONGLONG, &row->order_id);
-        break;
+    struct text *text = value;
+    struct moment *moment = value;
+    switch (column->type) {
+    case NUMBER:
+        return bulk_bind(MYSQL_TYPE_LONG, value, NULL, NULL);
+    case LONG_NUMBER:
+        return bulk_bind(MYSQL_TYPE_LONGLONG, value, NULL, NULL);
+    case TEXT: /* sent as bytes: the server stores them as they are, without converting them */
+        return bulk_bind(MYSQL_TYPE_BLOB, text->bytes, &text->length, &text->none);
     default:
-        bind[0] = bulk_number(MYSQL_TYPE_LONGLONG, &row->order_id);
-        bind[1] = bulk_text(row->sku, &row->sku_length);
-        bind[2] = bulk_number(MYSQL_TYPE_LONG, &row->round);
-        bind[3] = bulk_text(row->user_id, &row->user_length);
-        bind[4] = bulk_number(MYSQL_TYPE_LONG, &row->qty);
-        bind[5] = bulk_number(MYSQL_TYPE_LONG, &row->segment);
-        bind[6] = bulk_nullable(bulk_text(row->key, &row->key_length), &row->no_key);
-        bind[7] = bulk_time(&row->created_at);
-        bind[8] = bulk_nullable(bulk_time(&row->expires_at), &row->no_expiry);
+        return bulk_bind(MYSQL_TYPE_DATETIME, &moment->time, NULL, &moment->none);
     }
 }
 
-static void set_text(char *out, size_t size, unsigned long *length_out, const char *text)
+static enum db_result run_bulk(struct commit_rows *rows, struct db *db, enum kind kind, void *first,
+                               size_t row_size, size_t count, uint64_t *affected_out)
+{
+    MYSQL_BIND binds[COLUMNS_MAX];
+    sql_begin(&rows->sql, "%-s(?", kinds[kind].insert);
+    for (size_t i = 1; i < kinds[kind].count; i++)
+        sql_append(&rows->sql, ",?", 2);
+    sql_printf(&rows->sql, ")%-s", kinds[kind].tail);
+    sql_append(&rows->sql, "", 1);
+    for (size_t i = 0; i < COLUMNS_MAX; i++) {
+        const struct column *column = &kinds[kind].columns[i];
+        binds[i] = bind_column(column, (char *)first + column->offset);
+    }
+    return bulk_execute(&rows->bulks[kind], db, rows->sql.text, binds, row_size, count,
+                        affected_out);
+}
+
+/* ---- as text ---- */
+
+static void text_column(struct sql_text *sql, const struct column *column, const void *value)
+{
+    const struct text *text = value;
+    const struct moment *moment = value;
+    switch (column->type) {
+    case NUMBER:
+        sql_printf(sql, "%u", *(const uint32_t *)value);
+        break;
+    case LONG_NUMBER:
+        sql_printf(sql, "%ju", *(const uint64_t *)value);
+        break;
+    case TEXT:
+        sql_printf(sql, "%s", text->none ? NULL : text->bytes);
+        break;
+    default:
+        ledger_time_text(sql, moment->ms);
+    }
+}
+
+static enum db_result run_text(struct commit_rows *rows, struct db *db, enum kind kind,
+                               size_t count)
+{
+    struct sql_text *sql = &rows->sql;
+    sql_begin(sql, "%-s", kinds[kind].insert);
+    for (size_t i = 0; i < count; i++) {
+        const char *lead = i == 0 ? "(" : ",(";
+        for (size_t c = 0; c < kinds[kind].count; c++) {
+            const struct column *column = &kinds[kind].columns[c];
+            sql_printf(sql, "%-s", c == 0 ? lead : ",");
+            text_column(sql, column, (const char *)&rows->rows[i] + column->offset);
+        }
+        sql_append(sql, ")", 1);
+    }
+    sql_printf(sql, "%-s", kinds[kind].tail);
+    return db_query(db, sql->text, sql->length);
+}
+
+/* ---- rows of orders ---- */
+
+static void set_text(struct text *out, const char *text)
 {
     size_t length = strlen(text);
-    assert(length < size);
-    memcpy(out, text, length);
-    *length_out = (unsigned long)length;
+    assert(length < sizeof out->bytes);
+    memcpy(out->bytes, text, length + 1);
+    out->length = (unsigned long)length;
+    out->none = 0;
 }
 
 static MYSQL_TIME utc_time(int64_t ms)
@@ -151,128 +240,38 @@ static MYSQL_TIME utc_time(int64_t ms)
     };
 }
 
-static void fill_row(struct row *row, const struct ledger_order *order)
+/* 0 is none. `like`: the moment before, which mostly is the same. */
+static void set_moment(struct moment *out, int64_t ms, const struct moment *like)
 {
-    char own[IDENTIFIER_SIZE]; /* outside the alphabet of clients' keys */
+    out->none = ms == 0;
+    out->ms = ms;
+    if (!out->none)
+        out->time = like && like->ms == ms ? like->time : utc_time(ms);
+}
+
+static void fill_row(struct row *row, const struct ledger_order *order, enum kind kind,
+                     const struct row *before)
+{
     row->order_id = order->order_id;
     row->round = order->round;
     row->qty = order->qty;
     row->limit = order->limit;
     row->segment = order->segment;
-    row->no_key = !order->key || order->key[0] == '\0';
-    if (row->no_key)
-        snprintf(own, sizeof own, "#%llu", (unsigned long long)order->order_id);
-    set_text(row->sku, sizeof row->sku, &row->sku_length, order->sku);
-    set_text(row->user_id, sizeof row->user_id, &row->user_length, order->user_id);
-    set_text(row->key, sizeof row->key, &row->key_length, row->no_key ? own : order->key);
-}
-
-/* The last moment converted; the next order mostly has the same. */
-struct moment {
-    int64_t ms;
-    MYSQL_TIME time;
-};
-
-static MYSQL_TIME time_at(struct moment *last, int64_t ms)
-{
-    if (last->ms != ms)
-        *last = (struct moment){ms, utc_time(ms)};
-    return last->time;
-}
-
-static enum db_result run_bulk(struct commit_rows *rows, struct db *db, enum kind kind,
-                               const struct ledger_order *const *orders, size_t count)
-{
-    struct moment created = {.ms = -1}, expires = {.ms = -1};
-    MYSQL_BIND binds[COLUMNS_MAX];
-    uint64_t affected = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct row *row = &rows->rows[i];
-        fill_row(row, orders[i]);
-        row->created_at = time_at(&created, orders[i]->created_ms);
-        row->no_expiry = orders[i]->expires_ms == 0;
-        if (!row->no_expiry)
-            row->expires_at = time_at(&expires, orders[i]->expires_ms);
+    set_text(&row->sku, order->sku);
+    set_text(&row->user_id, order->user_id);
+    bool keyed = order->key && order->key[0] != '\0';
+    set_text(&row->key, keyed ? order->key : "");
+    row->key.none = !keyed;
+    if (kind == KEYS && !keyed) { /* outside the alphabet of clients' keys */
+        row->key.bytes[0] = '#';
+        row->key.length =
+            (unsigned long)(decimal_put(row->key.bytes + 1, order->order_id) - row->key.bytes);
+        row->key.bytes[row->key.length] = '\0';
+        row->key.none = 0;
     }
-    bind_row(kind, &rows->rows[0], binds);
-    sql_printf(&rows->sql, "%s", kinds[kind].row);
-    if (kind == QUOTAS)
-        sql_printf(&rows->sql, USER_QUOTA_ADD, LEDGER_QUOTA_ORDERS_MAX);
-    sql_append(&rows->sql, "", 1);
-    return bulk_execute(&rows->bulks[kind], db, rows->sql.text, binds, sizeof rows->rows[0], count,
-                        &affected);
+    set_moment(&row->created_at, order->created_ms, before ? &before->created_at : NULL);
+    set_moment(&row->expires_at, order->expires_ms, before ? &before->expires_at : NULL);
 }
-
-/* ---- as text ---- */
-
-static void text_number(struct sql_text *sql, uint64_t number)
-{
-    sql_number(sql, number);
-    sql_append(sql, ",", 1);
-}
-
-static void text_order(struct sql_text *sql, const struct ledger_order *order, bool expires)
-{
-    text_number(sql, order->order_id);
-    sql_identifier(sql, order->sku);
-    sql_append(sql, ",", 1);
-    text_number(sql, order->round);
-    sql_user_id(sql, order->user_id);
-    sql_append(sql, ",", 1);
-    text_number(sql, order->qty);
-    text_number(sql, order->segment);
-    if (order->key && order->key[0] != '\0')
-        sql_identifier(sql, order->key);
-    else
-        sql_append(sql, "NULL", 4);
-    sql_append(sql, ",", 1);
-    ledger_time_text(sql, order->created_ms);
-    if (expires) {
-        sql_append(sql, ",", 1);
-        ledger_time_text(sql, order->expires_ms);
-    }
-}
-
-static void text_key(struct sql_text *sql, const struct ledger_order *order)
-{
-    sql_user_id(sql, order->user_id);
-    sql_append(sql, ",", 1);
-    if (order->key && order->key[0] != '\0')
-        sql_identifier(sql, order->key);
-    else
-        sql_printf(sql, "'#%llu'", (unsigned long long)order->order_id);
-    sql_printf(sql, ",%llu", (unsigned long long)order->order_id);
-}
-
-static void text_quota(struct sql_text *sql, const struct ledger_order *order)
-{
-    sql_identifier(sql, order->sku);
-    sql_append(sql, ",", 1);
-    text_number(sql, order->round);
-    sql_user_id(sql, order->user_id);
-    sql_printf(sql, ",%u,%u,%llu", order->qty, order->limit, (unsigned long long)order->order_id);
-}
-
-static enum db_result run_text(struct commit_rows *rows, struct db *db, enum kind kind,
-                               const struct ledger_order *const *orders, size_t count)
-{
-    struct sql_text *sql = &rows->sql;
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
-        if (kind == KEYS)
-            text_key(sql, orders[i]);
-        else if (kind == QUOTAS)
-            text_quota(sql, orders[i]);
-        else
-            text_order(sql, orders[i], kind == EXPIRING);
-        sql_append(sql, ")", 1);
-    }
-    if (kind == QUOTAS)
-        sql_printf(sql, USER_QUOTA_ADD, LEDGER_QUOTA_ORDERS_MAX);
-    return db_query(db, sql->text, sql->length);
-}
-
-/* ---- */
 
 static bool any_expires(const struct ledger_order *const *orders, size_t count)
 {
@@ -290,52 +289,37 @@ enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool 
                      : wanted == COMMIT_QUOTAS    ? QUOTAS
                      : any_expires(orders, count) ? EXPIRING
                                                   : LASTING;
+    uint64_t affected = 0;
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)
         return DB_OK;
-    sql_begin(&rows->sql, "%s", kinds[kind].insert);
-    return bulk ? run_bulk(rows, db, kind, orders, count) : run_text(rows, db, kind, orders, count);
+    for (size_t i = 0; i < count; i++)
+        fill_row(&rows->rows[i], orders[i], kind, i > 0 ? &rows->rows[i - 1] : NULL);
+    return bulk ? run_bulk(rows, db, kind, rows->rows, sizeof rows->rows[0], count, &affected)
+                : run_text(rows, db, kind, count);
 }
 
 /* ---- stock updates ---- */
-
-static void fill_stock(struct stock_row *row, const struct ledger_stock_update *update)
-{
-    set_text(row->sku, sizeof row->sku, &row->sku_length, update->sku);
-    row->segment = update->segment;
-    row->round = update->round;
-    row->units = update->units;
-    row->settings_version = update->settings_version;
-    row->fence = update->fence;
-    row->settled = update->settled;
-}
-
-/* In the order of the placeholders in stock_update. The row that would be inserted has as much
- * capacity as is sold, or the table would refuse it before it sees that the row is there. */
-static void bind_stock(struct stock_row *row, MYSQL_BIND bind[COLUMNS_MAX])
-{
-    bind[0] = bulk_text(row->sku, &row->sku_length);
-    bind[1] = bulk_number(MYSQL_TYPE_LONG, &row->segment);
-    bind[2] = bulk_number(MYSQL_TYPE_LONG, &row->round);
-    bind[3] = bind[4] = bulk_number(MYSQL_TYPE_LONG, &row->units);
-    bind[5] = bulk_number(MYSQL_TYPE_LONGLONG, &row->fence);
-    bind[6] = bulk_number(MYSQL_TYPE_LONG, &row->settings_version);
-    bind[7] = bind[8] = bulk_number(MYSQL_TYPE_LONGLONG, &row->settled);
-}
 
 /* A refusal by the table itself tells no more than one by the guard. */
 enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
                                  const struct ledger_stock_update *updates, size_t count,
                                  bool *made_out)
 {
-    MYSQL_BIND binds[COLUMNS_MAX];
     uint64_t affected = 0;
     assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
-    for (size_t i = 0; i < count; i++)
-        fill_stock(&rows->stock[i], &updates[i]);
-    bind_stock(&rows->stock[0], binds);
-    enum db_result result = bulk_execute(&rows->bulks[STOCK], db, stock_update, binds,
-                                         sizeof rows->stock[0], count, &affected);
+    for (size_t i = 0; i < count; i++) {
+        struct stock_row *row = &rows->stock[i];
+        set_text(&row->sku, updates[i].sku);
+        row->segment = updates[i].segment;
+        row->round = updates[i].round;
+        row->units = updates[i].units;
+        row->settings_version = updates[i].settings_version;
+        row->fence = updates[i].fence;
+        row->settled = updates[i].settled;
+    }
+    enum db_result result =
+        run_bulk(rows, db, STOCK, rows->stock, sizeof rows->stock[0], count, &affected);
     *made_out = result == DB_OK && affected == 2 * count;
     return result == DB_CHECK ? DB_OK : result;
 }

@@ -24,8 +24,8 @@ static bool read_ranges(struct ledger *ledger, const struct ledger_due_cursor *c
     sql_begin(sql, "SELECT expires_at,first_id,last_id FROM order_expiry WHERE "
                    "expires_at<=UTC_TIMESTAMP(3)");
     if (cursor->more)
-        sql_printf(sql, " AND expires_at>='%s' AND(expires_at>'%s' OR first_id>%llu)",
-                   cursor->expires_at, cursor->expires_at, (unsigned long long)cursor->first_id);
+        sql_printf(sql, " AND expires_at>='%-s' AND(expires_at>'%-s' OR first_id>%ju)",
+                   cursor->expires_at, cursor->expires_at, cursor->first_id);
     sql_printf(sql, " ORDER BY expires_at,first_id LIMIT %d", RANGES_MAX);
     if (ledger_read(ledger) != DB_OK)
         return false;
@@ -62,11 +62,11 @@ static bool read_orders(struct ledger *ledger, const struct range *ranges, size_
     struct sql_text *sql = &ledger->sql;
     sql_begin(sql,
               "SELECT order_id,sku,round,qty FROM orders WHERE "
-              "status='%s' AND expires_at<='%s'",
+              "status=%s AND expires_at<='%-s'",
               ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
-        sql_printf(sql, "%sorder_id BETWEEN %llu AND %llu", i == 0 ? " AND(" : " OR ",
-                   (unsigned long long)ranges[i].first_id, (unsigned long long)ranges[i].last_id);
+        sql_printf(sql, "%-sorder_id BETWEEN %ju AND %ju", i == 0 ? " AND(" : " OR ",
+                   ranges[i].first_id, ranges[i].last_id);
     sql_printf(sql, ")ORDER BY order_id LIMIT %zu", max);
     return ledger_read(ledger) == DB_OK;
 }
@@ -110,9 +110,9 @@ static bool delete_decided(struct ledger *ledger, const struct range *ranges, si
     for (size_t i = 0; i < count; i++) {
         if (ranges[i].due)
             continue;
-        sql_printf(sql, "%s('%s',%llu)",
+        sql_printf(sql, "%-s('%-s',%ju)",
                    any ? "," : "DELETE FROM order_expiry WHERE(expires_at,first_id)IN(",
-                   ranges[i].expires_at, (unsigned long long)ranges[i].first_id);
+                   ranges[i].expires_at, ranges[i].first_id);
         any = true;
     }
     sql_append(sql, ")", 1);

@@ -56,12 +56,9 @@ static struct ledger_record *record_at(const struct order_set *set, size_t i)
 /* Appends the ids, each once and ascending, in parentheses. */
 static void order_set_ids(const struct order_set *set, struct sql_text *sql)
 {
-    for (size_t i = 0; i < set->count; i++) {
-        if (is_repeat(set, i))
-            continue;
-        sql_append(sql, i == 0 ? "(" : ",", 1);
-        sql_number(sql, set->entries[i].order_id);
-    }
+    for (size_t i = 0; i < set->count; i++)
+        if (!is_repeat(set, i))
+            sql_printf(sql, i == 0 ? "(%ju" : ",%ju", set->entries[i].order_id);
     sql_append(sql, ")", 1);
 }
 
@@ -84,17 +81,13 @@ static size_t order_set_find(const struct order_set *set, uint64_t order_id)
 
 static void text_rows(const struct order_set *set, struct sql_text *sql)
 {
-    /* Without the index named, the server reads the whole of a table that has few rows. */
-    sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment,o.idempotency_key,"
-                    "o.status,o.created_at,o.expires_at");
-    if (set->asks_payable) {
-        sql_append(sql, ",", 1);
-        ledger_status_text(sql, LEDGER_PAID);
-        /* Most are paid by now, and need not look for their sale. */
+    sql_printf(sql, "SELECT " LEDGER_RECORD_COLUMNS("o.idempotency_key"));
+    if (set->asks_payable) /* most are paid by now, and need not look for their sale */
         sql_printf(sql,
-                   ",o.status<>'%s' AND o.round<(SELECT s.round FROM sale s WHERE s.sku=o.sku)",
-                   ledger_status_name(LEDGER_PAID));
-    }
+                   ",%-s,o.status<>%s AND o.round<"
+                   "(SELECT s.round FROM sale s WHERE s.sku=o.sku)",
+                   ledger_status_condition(LEDGER_PAID), ledger_status_name(LEDGER_PAID));
+    /* Without the index named, the server reads the whole of a table that has few rows. */
     sql_printf(sql, " FROM orders o FORCE INDEX(PRIMARY)WHERE o.order_id IN");
     order_set_ids(set, sql);
 }
@@ -106,16 +99,16 @@ static bool is_order(char **row)
            ledger_status_known(row[7]);
 }
 
-static void read_row(struct ledger *ledger, struct ledger_record *record, char **row)
+bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, char **row)
 {
-    if (!is_order(row)) {
+    *record = (struct ledger_record){.order_id = ledger_u64(row[0]), .damaged = !is_order(row)};
+    if (record->damaged) {
         ledger_note_damage(ledger,
                            "orders: order_id %s, sku '%s', round %s, qty %s, segment %s, status "
                            "'%s', user_id '%s'",
                            row[0], row[1], row[2], row[4], row[5] ? row[5] : "NULL", row[7],
                            row[3]);
-        record->damaged = true;
-        return;
+        return false;
     }
     ledger_identifier(record->sku, row[1]);
     record->round = ledger_u32(row[2]);
@@ -126,6 +119,7 @@ static void read_row(struct ledger *ledger, struct ledger_record *record, char *
     snprintf(record->status, sizeof record->status, "%s", row[7]);
     ledger_time_read(record->created_at, row[8]);
     ledger_time_read(record->expires_at, row[9]);
+    return true;
 }
 
 /* Fills in the first record of each id. False when a row was not asked for: then none of them can
@@ -139,10 +133,10 @@ static bool read_rows(const struct order_set *set, struct ledger *ledger)
         size_t place = order_set_find(set, ledger_u64(row[0]));
         if (place == set->count)
             return false;
-        read_row(ledger, set->records[place], row);
-        if (set->asks_payable && !set->records[place]->damaged) {
-            set->records[place]->payable = ledger_u32(row[10]) != 0;
-            set->records[place]->round_over = ledger_u32(row[11]) != 0;
+        struct ledger_record *record = set->records[place];
+        if (ledger_record_read(ledger, record, row) && set->asks_payable) {
+            record->payable = ledger_u32(row[10]) != 0;
+            record->round_over = ledger_u32(row[11]) != 0;
         }
     }
     return true;
@@ -182,17 +176,13 @@ static void read_key(struct ledger_key *keys, size_t count, char **row)
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
     /* A list of pairs costs the server less than half of what the same pairs joined by OR cost. */
-    sql_printf(sql, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;"
-                    "SELECT order_id,user_id,idempotency_key FROM order_key "
-                    "FORCE INDEX(PRIMARY)WHERE(user_id,idempotency_key)IN(");
+    sql_begin(sql, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;"
+                   "SELECT order_id,user_id,idempotency_key FROM order_key "
+                   "FORCE INDEX(PRIMARY)WHERE(user_id,idempotency_key)IN(");
     for (size_t i = 0; i < count; i++) {
         keys[i].order_id = 0;
-        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
-        sql_user_id(sql, keys[i].user_id);
-        sql_text_identifier(sql, ",", keys[i].key);
-        sql_append(sql, ")", 1);
+        sql_printf(sql, i == 0 ? "(%s,%s)" : ",(%s,%s)", keys[i].user_id, keys[i].key);
     }
     sql_append(sql, ")", 1);
     if (ledger_read(ledger) != DB_OK)
@@ -224,87 +214,65 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
  * for nobody takes part in no deadlock. Ids of no order are not locked either, so that
  * they cannot keep new orders from being written. */
 
-struct payment {
-    struct ledger *ledger;
-    struct order_set set;
-    bool *moved;
-};
-
-static enum db_result lock_payable(const struct payment *payment)
+static enum db_result lock_payable(struct ledger *ledger, const struct order_set *set)
 {
-    struct sql_text *sql = &payment->ledger->sql;
-    sql_begin(sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)WHERE ");
-    ledger_status_text_locking(sql, LEDGER_PAID);
-    sql_printf(sql, "AND o.order_id IN");
-    order_set_ids(&payment->set, sql);
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)WHERE %-sAND o.order_id IN",
+              ledger_status_payable_locking());
+    order_set_ids(set, sql);
     sql_printf(sql, "FOR UPDATE SKIP LOCKED");
-    return ledger_query(payment->ledger);
+    return ledger_query(ledger);
 }
 
 /* The statement that has locked the orders has also decided that they are in time. */
-static bool text_update(const struct payment *payment, struct db *db)
+static bool text_update(struct ledger *ledger, const struct order_set *set, bool *moved)
 {
-    struct sql_text *sql = &payment->ledger->sql;
-    const char *lead = "(";
-    for (size_t i = 0; i < payment->set.count; i++)
-        payment->moved[i] = false;
+    struct sql_text *sql = &ledger->sql;
+    bool any = false;
+    memset(moved, 0, set->count * sizeof *moved);
     sql_clear(sql);
-    for (char **row = db_row(db); row; row = db_row(db)) {
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         uint64_t order_id = ledger_u64(row[0]);
-        if (lead[0] == '(')
-            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
+        size_t place = order_set_find(set, order_id);
+        if (place == set->count) /* was not asked for */
+            continue;
+        if (!any)
+            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
                        ledger_status_name(LEDGER_PAID));
-        sql_append(sql, lead, 1);
-        sql_number(sql, order_id);
-        lead = ",";
-        payment->moved[order_set_find(&payment->set, order_id)] = true;
+        sql_printf(sql, any ? ",%ju" : "(%ju", order_id);
+        moved[place] = any = true;
     }
-    if (lead[0] == ',')
+    if (any)
         sql_append(sql, ");", 2);
-    return lead[0] == ',';
+    return any;
 }
 
-/* True when the answer would rest on a status that somebody else has committed. */
-static bool relies_on_others(const struct payment *payment)
+static enum db_result pay(struct ledger *ledger, const struct order_set *set, bool *moved)
 {
-    for (size_t i = 0; i < payment->set.count; i++)
-        if (ledger_status_final(payment->set.records[i]->status))
-            return true;
-    return false;
-}
-
-/* True when an order is being paid that no answer could show: then none is. */
-static bool pays_damaged(const struct payment *payment)
-{
-    for (size_t i = 0; i < payment->set.count; i++)
-        if (payment->moved[i] && payment->set.records[i]->damaged)
-            return true;
-    return false;
-}
-
-static enum db_result pay_body(struct db *db, void *context)
-{
-    struct payment *payment = context;
-    enum db_result result = lock_payable(payment);
+    bool relies_on_others = false; /* on a status that somebody else has committed */
+    enum db_result result = lock_payable(ledger, set);
     if (result != DB_OK)
         return result;
-    bool writes = text_update(payment, db);
-    result = order_set_fetch(&payment->set, payment->ledger, ledger_query);
-    if (result == DB_OK && pays_damaged(payment))
-        return DB_NO;
-    if (result != DB_OK || writes || !relies_on_others(payment))
+    bool writes = text_update(ledger, set, moved);
+    result = order_set_fetch(set, ledger, ledger_query);
+    for (size_t i = 0; i < set->count && result == DB_OK; i++) {
+        if (moved[i] && set->records[i]->damaged) /* no answer could show the order */
+            return DB_NO;
+        relies_on_others |= ledger_status_final(set->records[i]->status);
+    }
+    if (result != DB_OK || writes || !relies_on_others)
         return result;
-    sql_clear(&payment->ledger->sql);
-    ledger_confirm_text(&payment->ledger->sql);
-    return ledger_query(payment->ledger);
+    return ledger_do(ledger, "%-s", ledger_confirm_text);
 }
 
 enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
                               size_t count, bool *moved_out)
 {
-    struct payment payment = {.ledger = ledger, .moved = moved_out};
-    order_set_init(&payment.set, records, count);
-    payment.set.asks_payable = true;
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, pay_body, &payment));
-    return result == LEDGER_NO ? LEDGER_DAMAGED : result;
+    struct order_set set;
+    struct db_run run = {0};
+    order_set_init(&set, records, count);
+    set.asks_payable = true;
+    while (db_run(ledger->db, &run))
+        run.result = pay(ledger, &set, moved_out);
+    return run.result == DB_NO ? LEDGER_DAMAGED : ledger_from_db(run.result);
 }

@@ -5,7 +5,6 @@
 #include <assert.h>
 
 #include "sql/ledger/ledger_query.h"
-#include "sql/orders/stock_update.h"
 
 /* ---- what is visible made durable ---- */
 
@@ -13,27 +12,17 @@
  * in it, as its key is a text, by which the server finds it alone. No user has an empty id. */
 #define KEY "CONVERT(CONNECTION_ID()USING ascii)"
 
-void ledger_confirm_text(struct sql_text *sql)
-{
-    sql_printf(sql, "INSERT INTO order_key(user_id,idempotency_key,order_id)"
-                    "VALUES(''," KEY
-                    ",0);DELETE FROM order_key WHERE user_id='' AND idempotency_key=" KEY);
-}
-
-static enum db_result confirm_body(struct db *db, void *context)
-{
-    struct ledger *ledger = context;
-    (void)db;
-    sql_clear(&ledger->sql);
-    ledger_confirm_text(&ledger->sql);
-    return ledger_query(ledger);
-}
+const char ledger_confirm_text[] =
+    "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(''," KEY ",0);"
+    "DELETE FROM order_key WHERE user_id='' AND idempotency_key=" KEY;
 
 enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
 {
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, confirm_body, ledger));
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = ledger_do(ledger, "%-s", ledger_confirm_text);
     bool same = ledger_connection(ledger) == connection;
-    return result == LEDGER_OK && !same ? LEDGER_FAILED : result;
+    return run.result == DB_OK && !same ? LEDGER_FAILED : ledger_from_db(run.result);
 }
 
 /* ---- unknown commits and segments ---- */
@@ -42,31 +31,8 @@ enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
  * accepted. */
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
 {
-    sql_printf(sql, "UPDATE stock_segment SET fence=%llu WHERE sku=", (unsigned long long)fence);
-    sql_identifier(sql, sku);
-    sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
-}
-
-/* The same where the update has no fence of its own: whoever has read the row's fence before meets
- * another one. */
-static void text_move_on(struct sql_text *sql, const char *sku, uint32_t segment)
-{
-    sql_text_identifier(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=", sku);
-    sql_printf(sql, " AND segment=%u;", segment);
-}
-
-static void text_order(struct sql_text *sql, const struct ledger_order *order)
-{
-    sql_printf(sql, "SELECT order_id FROM orders WHERE order_id=%llu AND round=%u AND sku=",
-               (unsigned long long)order->order_id, order->round);
-    sql_identifier(sql, order->sku);
-    sql_printf(sql, " AND user_id=");
-    sql_user_id(sql, order->user_id);
-    if (order->key && order->key[0] != '\0') {
-        sql_text_identifier(sql, " AND idempotency_key=", order->key);
-    } else {
-        sql_printf(sql, " AND idempotency_key IS NULL");
-    }
+    sql_printf(sql, "UPDATE stock_segment SET fence=%ju WHERE sku=%s AND segment=%u AND fence<%ju;",
+               fence, sku, segment, fence);
 }
 
 /* why_a_write: the question is a change of a row that the old transaction has changed.
@@ -90,14 +56,21 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order)
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order)
 {
-    sql_clear(&ledger->sql);
-    if (stock_update_fenced(update))
-        text_raise(&ledger->sql, update->sku, update->segment, update->fence);
-    else
-        text_move_on(&ledger->sql, update->sku, update->segment);
+    struct sql_text *sql = &ledger->sql;
+    sql_clear(sql);
+    if (ledger_update_fenced(update))
+        text_raise(sql, update->sku, update->segment, update->fence);
+    else /* whoever has read the row's fence before meets another one */
+        sql_printf(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=%s AND segment=%u;",
+                   update->sku, update->segment);
     /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
      * for all orders of the transaction, which is atomic. */
-    text_order(&ledger->sql, order);
+    bool keyed = order->key && order->key[0] != '\0';
+    sql_printf(sql,
+               "SELECT order_id FROM orders WHERE order_id=%ju AND round=%u AND sku=%s "
+               "AND user_id=%s AND idempotency_key<=>%s",
+               order->order_id, order->round, order->sku, order->user_id,
+               keyed ? order->key : NULL);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     if (!db_row(ledger->db))
@@ -107,33 +80,41 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
     return ledger_confirm(ledger, connection) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
-struct recovery {
-    struct ledger *ledger;
-    const char *sku;
-    struct ledger_segment *segments;
-    size_t count;
-};
-
-static struct ledger_segment *segment_find(struct recovery *recovery, uint32_t segment)
+/* Lists the places of the segments by their numbers, the order in which every transaction takes
+ * their rows, so that none deadlocks with another. By insertion: most lists are sorted already, or
+ * nearly. */
+static void segments_order(const struct ledger_segment *segments, size_t count,
+                           uint16_t places_out[LEDGER_SEGMENTS_MAX])
 {
-    for (size_t i = 0; i < recovery->count; i++)
-        if (recovery->segments[i].segment == segment)
-            return &recovery->segments[i];
+    for (size_t i = 0; i < count; i++) {
+        size_t j = i;
+        for (; j > 0 && segments[i].segment < segments[places_out[j - 1]].segment; j--)
+            places_out[j] = places_out[j - 1];
+        places_out[j] = (uint16_t)i;
+    }
+}
+
+static struct ledger_segment *segment_find(struct ledger_segment *segments, size_t count,
+                                           uint32_t segment)
+{
+    for (size_t i = 0; i < count; i++)
+        if (segments[i].segment == segment)
+            return &segments[i];
     return NULL;
 }
 
 /* In a transaction, so that no other update comes between the raised fences and the rows read. The
  * text stays in ledger->sql, so a repeat after a deadlock sends the same statements. */
-static enum db_result recover_body(struct db *db, void *context)
+static enum db_result recover(struct ledger *ledger, const char *sku,
+                              struct ledger_segment *segments, size_t count)
 {
-    struct recovery *recovery = context;
-    enum db_result result = ledger_query(recovery->ledger);
+    enum db_result result = ledger_query(ledger);
     if (result != DB_OK)
         return result;
-    for (char **row = db_row(db); row; row = db_row(db)) {
-        struct ledger_segment *segment = segment_find(recovery, ledger_u32(row[0]));
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        struct ledger_segment *segment = segment_find(segments, count, ledger_u32(row[0]));
         if (segment) /* a damaged row is taken for none */
-            ledger_segment_read(recovery->ledger, recovery->sku, segment, row);
+            ledger_segment_read(ledger, sku, segment, row);
     }
     return DB_OK;
 }
@@ -142,11 +123,10 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
                                   struct ledger_segment *segments, size_t count)
 {
     assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
-    struct recovery recovery = {ledger, sku, segments, count};
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     uint16_t places[LEDGER_SEGMENTS_MAX];
-    ledger_segments_order(segments, count, places);
+    segments_order(segments, count, places);
     for (size_t i = 0; i < count; i++)
         text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);
     ledger_segments_text(sql, sku);
@@ -155,5 +135,8 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
         segments[i].round = 0; /* stays 0 where the ledger has no such row */
     }
     sql_append(sql, ")", 1);
-    return ledger_from_db(db_run(ledger->db, recover_body, &recovery));
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = recover(ledger, sku, segments, count);
+    return ledger_from_db(run.result);
 }

@@ -52,11 +52,9 @@ static enum db_result lock_segments(struct returning *returning)
         return DB_OK;
     sql_begin(sql, "SELECT segment,round,capacity,sold,fence,sku FROM stock_segment "
                    "FORCE INDEX(PRIMARY)WHERE(sku,segment)IN(");
-    for (size_t i = 0; i < returned->segment_count; i++) {
-        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
-        sql_identifier(sql, returned->segments[i].sku);
-        sql_printf(sql, ",%u)", returned->segments[i].segment);
-    }
+    for (size_t i = 0; i < returned->segment_count; i++)
+        sql_printf(sql, i == 0 ? "(%s,%u)" : ",(%s,%u)", returned->segments[i].sku,
+                   returned->segments[i].segment);
     sql_printf(sql, ")FOR UPDATE SKIP LOCKED");
     enum db_result result = ledger_query(ledger);
     for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
@@ -105,14 +103,10 @@ static enum db_result lock_orders(struct returning *returning)
     struct sql_text *sql = &returning->ledger->sql;
     sql_begin(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
                    "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
-    for (size_t i = 0; i < returned->order_count; i++) {
-        if (i > 0)
-            sql_append(sql, ",", 1);
-        sql_number(sql, returned->orders[i].order_id);
-    }
-    sql_append(sql, ")AND ", 5);
-    ledger_status_text(sql, returned->to);
-    sql_printf(sql, " ORDER BY o.user_id,o.sku,o.order_id FOR UPDATE SKIP LOCKED");
+    for (size_t i = 0; i < returned->order_count; i++)
+        sql_printf(sql, i == 0 ? "%ju" : ",%ju", returned->orders[i].order_id);
+    sql_printf(sql, ")AND %-s ORDER BY o.user_id,o.sku,o.order_id FOR UPDATE SKIP LOCKED",
+               ledger_status_condition(returned->to));
     return ledger_query(returning->ledger);
 }
 
@@ -198,12 +192,10 @@ static size_t text_segments(struct sql_text *sql, struct ledger_return *returned
             continue;
         segment->row.fence = segment->fence;
         sql_printf(sql,
-                   "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", segment->returned,
-                   (unsigned long long)segment->fence);
-        sql_identifier(sql, segment->sku);
-        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;",
-                   segment->segment, segment->row.round, (unsigned long long)segment->fence,
-                   segment->returned);
+                   "UPDATE stock_segment SET sold=sold-%u,fence=%ju WHERE sku=%s AND segment=%u "
+                   "AND round=%u AND fence<%ju AND sold>=%u;",
+                   segment->returned, segment->fence, segment->sku, segment->segment,
+                   segment->row.round, segment->fence, segment->returned);
         count++;
     }
     return count;
@@ -212,46 +204,30 @@ static size_t text_segments(struct sql_text *sql, struct ledger_return *returned
 static void text_statuses(struct sql_text *sql, const struct ledger_return *returned)
 {
     const char *lead = "(";
-    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
+    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
                ledger_status_name(returned->to));
-    for (size_t i = 0; i < returned->order_count; i++) {
-        if (!returned->orders[i].moved)
-            continue;
-        sql_append(sql, lead, 1);
-        sql_number(sql, returned->orders[i].order_id);
-        lead = ",";
-    }
+    for (size_t i = 0; i < returned->order_count; i++)
+        if (returned->orders[i].moved) {
+            sql_printf(sql, "%-s%ju", lead, returned->orders[i].order_id);
+            lead = ",";
+        }
     sql_append(sql, ")", 1);
 }
 
-/* Appends a list of the sales whose units come back: each one's sku, and what `put` adds of the
- * first of its changed segments. */
-static void for_each_sale(struct sql_text *sql, const struct ledger_return *returned,
-                          void (*put)(struct sql_text *, const struct ledger_return_segment *))
+/* Appends a list of the sales whose units come back, each with the round or the number of the first
+ * of its changed segments. */
+static void text_sales(struct sql_text *sql, const struct ledger_return *returned, bool rounds)
 {
-    const char *lead = "(", *sku = NULL;
+    const char *sku = NULL;
     for (size_t i = 0; i < returned->segment_count; i++) {
         const struct ledger_return_segment *segment = &returned->segments[i];
         if (segment->returned == 0 || (sku && strcmp(sku, segment->sku) == 0))
             continue;
+        sql_printf(sql, sku ? ",(%s,%u)" : "((%s,%u)", segment->sku,
+                   rounds ? segment->row.round : segment->segment);
         sku = segment->sku;
-        sql_append(sql, lead, 1);
-        sql_text_identifier(sql, "(", sku);
-        put(sql, segment);
-        sql_append(sql, ")", 1);
-        lead = ",";
     }
     sql_append(sql, ")", 1);
-}
-
-static void put_round(struct sql_text *sql, const struct ledger_return_segment *segment)
-{
-    sql_printf(sql, ",%u", segment->row.round);
-}
-
-static void put_segment(struct sql_text *sql, const struct ledger_return_segment *segment)
-{
-    sql_printf(sql, ",%u", segment->segment);
 }
 
 /* Asks which sales count their users' units, and for which orders. The first statement waits for
@@ -260,11 +236,10 @@ static void put_segment(struct sql_text *sql, const struct ledger_return_segment
 static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
 {
     sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
-    for_each_sale(sql, returned, put_round);
+    text_sales(sql, returned, true);
     sql_printf(sql, "LOCK IN SHARE MODE;SELECT g.sku," USER_QUOTA_COUNTED "," USER_QUOTA_COUNTED_TO
-                    " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE"
-                    "(sku,segment)IN");
-    for_each_sale(sql, returned, put_segment);
+                    " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE(sku,segment)IN");
+    text_sales(sql, returned, false);
 }
 
 static void read_counted(struct returning *returning)
@@ -301,9 +276,8 @@ static enum db_result return_to_quotas(struct returning *returning)
 
 /* Only the units of orders whose status changes here go back, under the locks of their rows: that
  * is what makes a repeat harmless. */
-static enum db_result return_body(struct db *db, void *context)
+static enum db_result return_orders(struct returning *returning)
 {
-    struct returning *returning = context;
     struct sql_text *sql = &returning->ledger->sql;
     enum db_result result = lock_segments(returning);
     if (result == DB_OK)
@@ -320,7 +294,7 @@ static enum db_result return_body(struct db *db, void *context)
         text_counted(sql, returning->returned);
     result = ledger_query(returning->ledger);
     for (size_t i = 0; i < guarded && result == DB_OK; i++)
-        if (db_affected(db, i) != 1)
+        if (db_affected(returning->ledger->db, i) != 1)
             result = DB_NO;
     if (result != DB_OK || returning->moved_count == 0)
         return result;
@@ -336,8 +310,10 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
     struct returning returning;
     returning.ledger = ledger;
     returning.returned = returned;
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, return_body, &returning));
-    for (size_t i = 0; i < returned->order_count && result != LEDGER_OK; i++)
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = return_orders(&returning);
+    for (size_t i = 0; i < returned->order_count && run.result != DB_OK; i++)
         returned->orders[i].moved = false;
-    return result;
+    return ledger_from_db(run.result);
 }

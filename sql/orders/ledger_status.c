@@ -8,9 +8,8 @@
  * paid only while its round is the sale's present one, from which nothing leads back. */
 #include "sql/orders/orders.h"
 
+#include <assert.h>
 #include <string.h>
-
-#include "sql/db/sql_text.h"
 
 static const char *const names[] = {
     [LEDGER_RESERVED] = "reserved",
@@ -25,21 +24,16 @@ static const char *const names[] = {
 #define ROUND_NOW(lock) "(SELECT s.round FROM sale s WHERE s.sku=o.sku" lock ")"
 #define SHARE_SKIP_LOCKED "/*!80001 FOR SHARE SKIP LOCKED*//*M! LOCK IN SHARE MODE SKIP LOCKED*/"
 
-#define EXPIRED "(o.expires_at<=UTC_TIMESTAMP(3)OR o.round<" ROUND_NOW("") ")"
 #define IN_TIME "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND o.round="
+#define RESERVED(condition) "(o.status='reserved' AND " condition ")"
 
-/* All transitions. No statement changes a status but under the condition of ledger_status_text. */
-static const struct {
-    enum ledger_status from, to;
-    const char *when;
-    const char *when_locking; /* the same */
-} transitions[] = {
-    {LEDGER_RESERVED, LEDGER_PAID, IN_TIME ROUND_NOW(""), IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)},
-    {LEDGER_RESERVED, LEDGER_CANCELLED, "TRUE", "TRUE"},
-    {LEDGER_RESERVED, LEDGER_EXPIRED, EXPIRED, EXPIRED},
+/* All transitions, each from LEDGER_RESERVED. No statement changes a status but under its
+ * condition. */
+static const char *const conditions[LEDGER_STATUSES] = {
+    [LEDGER_PAID] = RESERVED(IN_TIME ROUND_NOW("")),
+    [LEDGER_CANCELLED] = RESERVED("TRUE"),
+    [LEDGER_EXPIRED] = RESERVED("(o.expires_at<=UTC_TIMESTAMP(3)OR o.round<" ROUND_NOW("") ")"),
 };
-
-enum { TRANSITIONS = sizeof transitions / sizeof transitions[0] };
 
 const char *ledger_status_name(enum ledger_status status)
 {
@@ -48,47 +42,29 @@ const char *ledger_status_name(enum ledger_status status)
 
 bool ledger_status_may(const char *from, enum ledger_status to)
 {
-    for (size_t i = 0; i < TRANSITIONS; i++)
-        if (transitions[i].to == to && strcmp(names[transitions[i].from], from) == 0)
-            return true;
-    return false;
+    return conditions[to] && strcmp(from, names[LEDGER_RESERVED]) == 0;
 }
 
 bool ledger_status_known(const char *status)
 {
     bool known = false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < LEDGER_STATUSES; i++)
         known |= strcmp(names[i], status) == 0;
     return known;
 }
 
 bool ledger_status_final(const char *status)
 {
-    bool known = ledger_status_known(status);
-    for (size_t i = 0; i < TRANSITIONS; i++)
-        known &= strcmp(names[transitions[i].from], status) != 0;
-    return known;
+    return ledger_status_known(status) && strcmp(status, names[LEDGER_RESERVED]) != 0;
 }
 
-static void text(struct sql_text *sql, enum ledger_status to, bool locking)
+const char *ledger_status_condition(enum ledger_status to)
 {
-    const char *lead = "(";
-    for (size_t i = 0; i < TRANSITIONS; i++) {
-        if (transitions[i].to != to)
-            continue;
-        sql_printf(sql, "%so.status='%s' AND %s", lead, names[transitions[i].from],
-                   locking ? transitions[i].when_locking : transitions[i].when);
-        lead = " OR ";
-    }
-    sql_append(sql, ")", 1);
+    assert(conditions[to]);
+    return conditions[to];
 }
 
-void ledger_status_text(struct sql_text *sql, enum ledger_status to)
+const char *ledger_status_payable_locking(void)
 {
-    text(sql, to, false);
-}
-
-void ledger_status_text_locking(struct sql_text *sql, enum ledger_status to)
-{
-    text(sql, to, true);
+    return RESERVED(IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED));
 }

@@ -157,18 +157,6 @@ enum {
     LEDGER_USER_IDS_MAX = 512, /* orders of a user that one call reads */
 };
 
-struct ledger_listed {
-    uint64_t order_id;
-    char sku[IDENTIFIER_SIZE];
-    char user_id[USER_ID_SIZE];
-    char status[16];
-    char created_at[LEDGER_TIME_SIZE];
-    char expires_at[LEDGER_TIME_SIZE]; /* "": never */
-    uint32_t round;
-    uint32_t qty;
-    uint32_t segment; /* the first one, if several filled the order */
-};
-
 /* Which orders a listing wants; "" stands for any. */
 struct ledger_filter {
     char sku[IDENTIFIER_SIZE];
@@ -176,18 +164,19 @@ struct ledger_filter {
     char status[16]; /* as ledger_status_name writes it */
 };
 
-/* Lists up to `max` orders of all users with ids above `after`, sorted by id. It reads along the
+/* Lists up to `max` orders of all users with ids above `after`, sorted by id, without their keys.
+ * Orders whose rows make no sense are left out, and noted in ledger_fault. It reads along the
  * primary key, at most LEDGER_SCAN_MAX rows, so it may find fewer although there are more.
  * `next_out` is the id to go on after; 0: there are no more. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
+                                      uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 
 /* As ledger_orders_scan, for the orders of filter->user_id, until ledger_purge has deleted their
  * keys. One call reads the user's keys and at most LEDGER_USER_IDS_MAX of the orders, so with a
  * filter it may find fewer although there are more. */
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
+                                      uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 
 /* ---- what users have ---- */
@@ -300,15 +289,27 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 
 /* ---- for sql/ only ---- */
 
-/* Appends the condition under which the row `o` of orders may go to `to`. */
-void ledger_status_text(struct sql_text *sql, enum ledger_status to);
+/* True when the update sets a fence of its own. */
+static inline bool ledger_update_fenced(const struct ledger_stock_update *update)
+{
+    return update->guard == LEDGER_CHAIN || update->guard == LEDGER_FENCED;
+}
 
-/* As ledger_status_text, for a statement that locks the order to pay it: what the condition reads
- * of the sale stays so until the transaction ends. An order whose sale somebody else is changing
- * does not meet it, and may meet it again in the next statement. */
-void ledger_status_text_locking(struct sql_text *sql, enum ledger_status to);
+/* The columns of a SELECT from orders o, and the reader of a row that begins with them. False when
+ * the row makes no sense, which is noted then. */
+#define LEDGER_RECORD_COLUMNS(key)                                                                 \
+    "o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment," key ",o.status,o.created_at,o.expires_at"
+bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, char **row);
 
-/* Appends statements with which the present transaction's commit does what ledger_confirm does. */
-void ledger_confirm_text(struct sql_text *sql);
+/* The condition, in SQL, under which the row `o` of orders may go to `to`. */
+const char *ledger_status_condition(enum ledger_status to);
+
+/* That for LEDGER_PAID in a statement that locks the order to pay it: what the condition reads of
+ * the sale stays so until the transaction ends. An order whose sale somebody else is changing does
+ * not meet it, and may meet it again in the next statement. */
+const char *ledger_status_payable_locking(void);
+
+/* Statements with which the present transaction's commit does what ledger_confirm does. */
+extern const char ledger_confirm_text[];
 
 #endif

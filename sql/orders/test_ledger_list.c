@@ -9,7 +9,7 @@ enum { BATCH = 40, PAGE = 500, ID_MS = 1 << 22 };
 static struct ledger *ledger;
 static uint64_t fence, next_id;
 static bool with_keys; /* of orders that are committed */
-static struct ledger_listed page[PAGE];
+static struct ledger_record page[PAGE];
 
 static int start_group(void **state)
 {
@@ -85,7 +85,7 @@ static struct ledger_filter filter(const char *sku, const char *user_id, const c
 }
 
 typedef enum ledger_result list_function(struct ledger *, const struct ledger_filter *, uint64_t,
-                                         size_t, struct ledger_listed *, size_t *, uint64_t *);
+                                         size_t, struct ledger_record *, size_t *, uint64_t *);
 
 /* Reads all pages of `max`; checks that ids grow and filters hold. Returns the number of orders. */
 static size_t read_all(list_function *list, struct ledger_filter wanted, size_t max)

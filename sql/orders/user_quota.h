@@ -2,17 +2,17 @@
 #ifndef SQL_USER_QUOTA_H
 #define SQL_USER_QUOTA_H
 
+#include <assert.h>
+
 #include "sql/orders/orders.h"
 #include "sql/db/sql_text.h"
 
-/* The statement that counts orders, before and after its rows; %d: LEDGER_QUOTA_ORDERS_MAX. */
+/* The statement that counts orders, before and after its rows. */
 #define USER_QUOTA_INSERT "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)VALUES"
 #define USER_QUOTA_ADD                                                                             \
     "ON DUPLICATE KEY UPDATE units=units+VALUES(units),allowed=VALUES(allowed),order_ids="         \
-    "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d)"
-
-/* Each function below appends one statement, with its semicolon, for the transaction that changes
- * the orders. */
+    "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),order_ids),',',10)"
+static_assert(LEDGER_QUOTA_ORDERS_MAX == 10, "as USER_QUOTA_ADD has it");
 
 /* An expression of a query over stock_segment g: up to which id the sale's orders are counted; NULL
  * when all of them are, if they are counted at all. */
@@ -34,18 +34,10 @@ struct user_quota_return {
     uint32_t qty;
 };
 
-/* Gives back the units of orders, one at least, that are cancelled or expire and were counted.
+/* Appends a statement, with its semicolon, that gives back the units of orders, one at least, that are cancelled or expire and were counted.
  * Sorted by user, so that transactions that meet in several quotas wait for each other and do not
  * deadlock. */
 void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
                             size_t count);
-
-/* Deletes up to `rows` rows of what was counted in all rounds of a sale. */
-void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows);
-
-/* Counts those orders of a round whose ids come after `after_id`, up to `last_id`, and which were
- * not counted while the sale had no limit. A user who has more than `limit` keeps it. */
-void user_quota_text_count(struct sql_text *sql, const char *sku, uint32_t round, uint32_t limit,
-                           uint64_t after_id, uint64_t last_id);
 
 #endif

@@ -2,7 +2,6 @@
 #include "sql/sales/sales.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/orders.h"
@@ -39,38 +38,21 @@ static const struct {
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-static void put(struct sql_text *sql, const char *text)
-{
-    sql_append(sql, text, strlen(text));
-}
-
 static void text_sums(struct sql_text *sql, const char *sku, uint64_t after, uint64_t end)
 {
     sql_clear(sql);
     for (size_t i = 0; i < PARTS; i++) {
-        put(sql, i == 0 ? "" : " UNION ALL ");
-        put(sql, parts[i].head);
-        sql_printf(sql, "o.order_id>%llu AND o.order_id<=%llu ", (unsigned long long)after,
-                   (unsigned long long)end);
-        if (*sku != '\0') {
-            put(sql, "AND o.sku=");
-            sql_identifier(sql, sku);
-            put(sql, " ");
-        }
-        put(sql, parts[i].tail);
+        sql_printf(sql, "%-s%-so.order_id>%ju AND o.order_id<=%ju ", i == 0 ? "" : " UNION ALL ",
+                   parts[i].head, after, end);
+        if (*sku != '\0')
+            sql_printf(sql, "AND o.sku=%s ", sku);
+        sql_printf(sql, "%-s", parts[i].tail);
     }
 }
 
 enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
-    sql_begin(&ledger->sql,
-              "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
-              (unsigned long long)after, LEDGER_AUDIT_ROWS - 1);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    *end_out = row ? ledger_u64(row[0]) : UINT64_MAX;
-    return LEDGER_OK;
+    return ledger_from_db(ledger_piece_end(ledger, ledger_read, after, LEDGER_AUDIT_ROWS, end_out));
 }
 
 static void read_sum(struct ledger_audit_sum *sum, char **row)
@@ -103,14 +85,13 @@ enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, ui
 {
     struct sql_text *sql = &ledger->sql;
     *users_out = (struct ledger_audit_users){.users = 0};
-    sql_begin(sql, "SELECT COUNT(*),SUM(units),SUM(units*CRC32(user_id)),SUM(units>allowed),"
-                   "MAX(user_id)FROM(SELECT user_id,units,allowed FROM user_quota WHERE sku=");
-    sql_identifier(sql, sku);
-    sql_printf(sql, " AND round=%u", round);
-    if (*after != '\0') {
-        sql_printf(sql, " AND user_id>");
-        sql_user_id(sql, after);
-    }
+    sql_begin(sql,
+              "SELECT COUNT(*),SUM(units),SUM(units*CRC32(user_id)),SUM(units>allowed),"
+              "MAX(user_id)FROM(SELECT user_id,units,allowed FROM user_quota WHERE sku=%s "
+              "AND round=%u",
+              sku, round);
+    if (*after != '\0')
+        sql_printf(sql, " AND user_id>%s", after);
     sql_printf(sql, " ORDER BY user_id LIMIT %d)q", LEDGER_AUDIT_ROWS);
     char **row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
     if (!row)

@@ -21,7 +21,7 @@
 
 #include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
-#include "sql/orders/user_quota.h"
+#include "sql/orders/orders.h"
 
 struct step {
     struct ledger *ledger;
@@ -36,32 +36,28 @@ struct step {
 
 enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE])
 {
+    char **row;
     sql_begin(&ledger->sql, "SELECT sku,round FROM quota_count JOIN sale USING(sku,round)LIMIT %d",
               LEDGER_DAMAGED_MAX);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = ledger_round_row(ledger, "quota_count");
-    if (row)
+    enum ledger_result result = ledger_find_round(ledger, "quota_count", &row);
+    if (result == LEDGER_OK)
         ledger_identifier(sku_out, row[0]);
-    return row ? LEDGER_OK : LEDGER_NO;
+    return result;
 }
 
 /* A row that a reset has left behind is of another round than the sale. */
-static enum db_result lock(struct step *step, struct db *db)
+static enum db_result lock(struct step *step)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    sql_begin(sql, "SELECT sku FROM sale WHERE sku=");
-    sql_identifier(sql, step->sku);
-    sql_printf(sql, " FOR UPDATE;SELECT round,per_user_limit,counted_to,last_id,"
-                    "last_id=" LEDGER_ID_END " FROM quota_count JOIN sale USING(sku,round)"
-                    "WHERE sku=");
-    sql_identifier(sql, step->sku);
-    sql_printf(sql, " FOR UPDATE");
-    enum db_result result = ledger_query(step->ledger);
+    char **row;
+    enum db_result result =
+        ledger_do_row(step->ledger, &row,
+                      "SELECT sku FROM sale WHERE sku=%s FOR UPDATE;"
+                      "SELECT round,per_user_limit,counted_to,last_id,last_id=" LEDGER_ID_END
+                      " FROM quota_count JOIN sale USING(sku,round)WHERE sku=%s FOR UPDATE",
+                      step->sku, step->sku);
     if (result != DB_OK)
         return result;
-    char **row = db_row(db);
-    if (!row || !row[0] || !row[3])
+    if (!row[0] || !row[3])
         return DB_NO;
     step->round = ledger_u32(row[0]);
     step->limit = ledger_u32(row[1]);
@@ -72,67 +68,61 @@ static enum db_result lock(struct step *step, struct db *db)
     return DB_OK;
 }
 
-/* Notes how far the counting has come. */
-static void text_counted_to(struct step *step, uint64_t id)
+/* Deletes what was counted in all rounds; when nothing is left, the next step counts. */
+static enum db_result forget(struct step *step)
 {
     struct sql_text *sql = &step->ledger->sql;
-    step->counted_to = id;
-    sql_printf(sql, "UPDATE quota_count SET counted_to=%llu WHERE sku=", (unsigned long long)id);
-    sql_identifier(sql, step->sku);
-}
-
-/* The next step counts. */
-static enum db_result begin_count(struct step *step)
-{
-    struct sql_text *sql = &step->ledger->sql;
+    enum db_result result = ledger_do(
+        step->ledger, "DELETE FROM user_quota WHERE sku=%s ORDER BY round,user_id LIMIT %u",
+        step->sku, step->rows);
+    if (result != DB_OK || db_affected(step->ledger->db, 0) >= step->rows)
+        return result;
     sql_begin(sql, "UPDATE quota_count SET counted_to=");
     if (step->all)
         sql_append(sql, "0", 1);
     else
         ledger_round_first_text(sql, step->sku, step->round);
-    sql_text_identifier(sql, " WHERE sku=", step->sku);
+    sql_printf(sql, " WHERE sku=%s", step->sku);
     return ledger_query(step->ledger);
 }
 
-static enum db_result forget(struct step *step, struct db *db)
+/* Counts the orders up to `end`, but for those that were counted while the sale had no limit. A user
+ * who has more than the limit keeps it.
+ *
+ * One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
+ * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. `units` behind
+ * its assignment is the sum. It is bounded: a damaged order may have more units than the column
+ * holds, and the sale would never open. */
+static void text_count(const struct step *step, uint64_t end)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    sql_clear(sql);
-    user_quota_text_forget(sql, step->sku, step->rows);
-    enum db_result result = ledger_query(step->ledger);
-    if (result != DB_OK || db_affected(db, 0) >= step->rows)
-        return result;
-    return begin_count(step);
+    sql_begin(&step->ledger->sql,
+              "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
+              "SELECT sku,round,user_id,LEAST(SUM(qty),%d),GREATEST(%u,LEAST(SUM(qty),%d)),"
+              "SUBSTRING_INDEX("
+              "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
+              "FROM orders FORCE INDEX(PRIMARY)WHERE order_id>%ju AND order_id<=%ju "
+              "AND status IN('reserved','paid')AND round=%u AND sku=%s "
+              "GROUP BY sku,round,user_id ON DUPLICATE KEY UPDATE "
+              "units=LEAST(units+VALUES(units),%d),"
+              "allowed=GREATEST(VALUES(allowed),units),order_ids=SUBSTRING_INDEX(CONCAT("
+              "VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d);",
+              LEDGER_TOTAL_MAX, step->limit, LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX,
+              LEDGER_QUOTA_ORDERS_MAX, step->counted_to, end, step->round, step->sku,
+              LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX);
 }
 
-/* Finds the last of the next `rows` orders. */
-static enum db_result find_end(struct step *step, struct db *db, uint64_t *end_out)
+static enum db_result count(struct step *step)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    sql_begin(sql,
-              "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE "
-              "order_id>%llu AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
-              (unsigned long long)step->counted_to, (unsigned long long)step->last_id, step->rows);
-    enum db_result result = ledger_query(step->ledger);
-    if (result != DB_OK)
-        return result;
-    char **row = db_row(db);
-    if (!row)
-        return DB_FAILED;
-    *end_out = ledger_u32(row[0]) < step->rows ? step->last_id : ledger_u64(row[1]);
-    return DB_OK;
-}
-
-static enum db_result count(struct step *step, struct db *db)
-{
-    struct sql_text *sql = &step->ledger->sql;
     uint64_t end = 0;
-    enum db_result result = find_end(step, db, &end);
+    enum db_result result =
+        ledger_piece_end(step->ledger, ledger_query, step->counted_to, step->rows, &end);
     if (result != DB_OK)
         return result;
-    sql_clear(sql);
-    user_quota_text_count(sql, step->sku, step->round, step->limit, step->counted_to, end);
-    text_counted_to(step, end);
+    end = end < step->last_id ? end : step->last_id;
+    text_count(step, end);
+    step->counted_to = end;
+    sql_printf(&step->ledger->sql, "UPDATE quota_count SET counted_to=%ju WHERE sku=%s", end,
+               step->sku);
     return ledger_query(step->ledger);
 }
 
@@ -141,77 +131,69 @@ static bool is_complete(const struct step *step)
     return step->cleared && step->counted_to >= step->last_id;
 }
 
-static enum db_result step_body(struct db *db, void *context)
+static enum db_result go_on(struct step *step)
 {
-    struct step *step = context;
-    enum db_result result = lock(step, db);
+    enum db_result result = lock(step);
     if (result != DB_OK || is_complete(step))
         return result;
-    return step->cleared ? count(step, db) : forget(step, db);
+    return step->cleared ? count(step) : forget(step);
 }
 
 /* Opens the sale, unless a reset or another limit came in between: its row is locked first, and
  * then looked at. */
-static enum db_result open_body(struct db *db, void *context)
+static enum db_result open_sale(struct ledger *ledger, const char *sku)
 {
-    const struct step *step = context;
-    struct sql_text *sql = &step->ledger->sql;
-    sql_begin(sql, "SELECT sku FROM sale WHERE sku=");
-    sql_identifier(sql, step->sku);
-    sql_text_identifier(sql,
-                        " FOR UPDATE;UPDATE sale JOIN quota_count c "
-                        "ON c.sku=sale.sku AND c.round=sale.round "
-                        "SET settings_version=settings_version+1 "
-                        "WHERE counted_to>=last_id AND sale.sku=",
-                        step->sku);
-    sql_text_identifier(sql,
-                        ";UPDATE stock_segment g JOIN sale ON sale.sku=g.sku "
-                        "SET g.settings_version=sale.settings_version WHERE g.sku=",
-                        step->sku);
-    sql_text_identifier(sql, ";DELETE FROM quota_count WHERE sku=", step->sku);
-    enum db_result result = ledger_query(step->ledger);
-    return result == DB_OK && db_affected(db, 1) != 1 ? DB_NO : result;
+    enum db_result result =
+        ledger_do(ledger,
+                  "SELECT sku FROM sale WHERE sku=%s FOR UPDATE;"
+                  "UPDATE sale JOIN quota_count c ON c.sku=sale.sku AND c.round=sale.round "
+                  "SET settings_version=settings_version+1 "
+                  "WHERE counted_to>=last_id AND sale.sku=%s;"
+                  "UPDATE stock_segment g JOIN sale ON sale.sku=g.sku "
+                  "SET g.settings_version=sale.settings_version WHERE g.sku=%s;"
+                  "DELETE FROM quota_count WHERE sku=%s",
+                  sku, sku, sku, sku);
+    return result == DB_OK && db_affected(ledger->db, 1) != 1 ? DB_NO : result;
 }
 
 /* One statement sees each return wholly or not at all. LEDGER_NO: orders were missed. */
-static enum ledger_result compare_sums(struct step *step)
+static enum ledger_result compare_sums(const struct step *step)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    uint32_t equal = 0;
-    sql_begin(sql, "SELECT(SELECT COALESCE(SUM(units),0)FROM user_quota WHERE round=%u AND sku=",
-              step->round);
-    sql_identifier(sql, step->sku);
-    sql_printf(sql, ")=(SELECT COALESCE(SUM(sold),0)FROM stock_segment WHERE round=%u AND sku=",
-               step->round);
-    sql_identifier(sql, step->sku);
-    sql_append(sql, ")", 1);
-    enum ledger_result result = ledger_read_number(step->ledger, &equal);
-    return result == LEDGER_OK && equal == 0 ? LEDGER_NO : result;
+    char **row;
+    enum ledger_result result = ledger_read_row(
+        step->ledger, &row,
+        "SELECT(SELECT COALESCE(SUM(units),0)FROM user_quota WHERE round=%u AND sku=%s)="
+        "(SELECT COALESCE(SUM(sold),0)FROM stock_segment WHERE round=%u AND sku=%s)",
+        step->round, step->sku, step->round, step->sku);
+    return result == LEDGER_OK && ledger_u32(row[0]) == 0 ? LEDGER_NO : result;
 }
 
 /* Begins again, from id 0. */
-static enum ledger_result count_all(struct step *step)
+static enum ledger_result count_all(const struct step *step)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    sql_begin(sql,
+    sql_begin(&step->ledger->sql,
               "UPDATE quota_count SET counted_to=NULL,last_id=" LEDGER_ID_END
-              " WHERE round=%u AND counted_to>=last_id AND sku=",
-              step->round);
-    sql_identifier(sql, step->sku);
+              " WHERE round=%u AND counted_to>=last_id AND sku=%s",
+              step->round, step->sku);
     return ledger_read(step->ledger) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows)
 {
     struct step step = {.ledger = ledger, .sku = sku, .rows = rows};
+    struct db_run counting = {0}, opening = {0};
     assert(rows > 0);
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, step_body, &step));
+    while (db_run(ledger->db, &counting))
+        counting.result = go_on(&step);
+    enum ledger_result result = ledger_from_db(counting.result);
     if (result != LEDGER_OK || !is_complete(&step))
         return result;
     result = step.all ? LEDGER_OK : compare_sums(&step);
     if (result != LEDGER_OK)
         return result == LEDGER_NO ? count_all(&step) : result;
-    result = ledger_from_db(db_run(ledger->db, open_body, &step));
+    while (db_run(ledger->db, &opening))
+        opening.result = open_sale(ledger, sku);
+    result = ledger_from_db(opening.result);
     bool opened = result == LEDGER_OK, overtaken = result == LEDGER_NO;
     return opened ? LEDGER_NO : overtaken ? LEDGER_OK : result;
 }

@@ -29,27 +29,18 @@ struct piece {
     struct ledger_purged *purged;
 };
 
-static void text_round(struct piece *piece, const char *and)
-{
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_text_identifier(sql, "sku=", piece->purged->sku);
-    sql_printf(sql, " AND round=%u%s", piece->purged->round, and);
-}
-
 /* The keys first: of all due rounds the one that is furthest behind. */
 static enum ledger_result find_round(struct piece *piece, unsigned days)
 {
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_begin(sql,
+    char **row;
+    sql_begin(&piece->ledger->sql,
               "SELECT sku,round,UTC_DATE()-INTERVAL %u DAY FROM sale_round WHERE "
               "step IN('keys','users')AND ended_at<UTC_DATE()-INTERVAL %u DAY "
               "ORDER BY step,purged_to,ended_at,sku,round LIMIT %d",
               days, days, LEDGER_DAMAGED_MAX);
-    if (ledger_read(piece->ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = ledger_round_row(piece->ledger, "sale_round");
-    if (!row)
-        return LEDGER_NO;
+    enum ledger_result result = ledger_find_round(piece->ledger, "sale_round", &row);
+    if (result != LEDGER_OK)
+        return result;
     ledger_identifier(piece->purged->sku, row[0]);
     piece->purged->round = ledger_u32(row[1]);
     snprintf(piece->ended_before, sizeof piece->ended_before, "%s", row[2]);
@@ -57,15 +48,15 @@ static enum ledger_result find_round(struct piece *piece, unsigned days)
 }
 
 /* A guess is good enough: what is missed stays, and nobody minds. */
-static enum db_result lock_round(struct piece *piece, struct db *db)
+static enum db_result lock_round(struct piece *piece)
 {
     struct sql_text *sql = &piece->ledger->sql;
     sql_begin(sql, "SELECT step,purged_to,last_id,");
     ledger_round_first_text(sql, piece->purged->sku, piece->purged->round);
-    sql_printf(sql, " FROM sale_round WHERE ");
-    text_round(piece, " AND step<>'done' FOR UPDATE");
+    sql_printf(sql, " FROM sale_round WHERE sku=%s AND round=%u AND step<>'done' FOR UPDATE",
+               piece->purged->sku, piece->purged->round);
     enum db_result result = ledger_query(piece->ledger);
-    char **row = result == DB_OK ? db_row(db) : NULL;
+    char **row = result == DB_OK ? db_row(piece->ledger->db) : NULL;
     if (!row)
         return result == DB_OK ? DB_NO : result;
     snprintf(piece->step, sizeof piece->step, "%s", row[0]);
@@ -75,121 +66,92 @@ static enum db_result lock_round(struct piece *piece, struct db *db)
     return DB_OK;
 }
 
-/* Appends that the round is at this step, and how far it has come. */
-static void text_progress(struct piece *piece, const char *step, uint64_t purged_to)
+/* Notes that the round is at this step, and how far it has come. */
+static enum db_result note_progress(const struct piece *piece, const char *step, uint64_t purged_to)
 {
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_printf(sql, "UPDATE sale_round SET step='%s',purged_to=%llu WHERE ", step,
-               (unsigned long long)purged_to);
-    text_round(piece, "");
+    return ledger_do(piece->ledger,
+                     "UPDATE sale_round SET step=%s,purged_to=%ju WHERE sku=%s AND round=%u", step,
+                     purged_to, piece->purged->sku, piece->purged->round);
 }
 
 /* ---- keys ---- */
 
-/* Rounds that have not begun come first, so the others are all at this round's place or behind. */
-static enum db_result begin_keys(struct piece *piece)
-{
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_clear(sql);
-    text_progress(piece, "keys", piece->first_id > 0 ? piece->first_id : 1);
-    return ledger_query(piece->ledger);
-}
-
-static void text_due(struct piece *piece, const char *table)
-{
-    sql_printf(&piece->ledger->sql, "%sstep='keys' AND %sended_at<'%s'", table, table,
-               piece->ended_before);
-}
-
 /* Deletes the keys of orders up to `end` of all rounds that are due, and takes these as far. */
-static void text_keys(struct piece *piece, uint64_t end)
+static enum db_result delete_keys(const struct piece *piece, uint64_t end)
 {
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_printf(sql, "DELETE k FROM orders o STRAIGHT_JOIN sale_round r FORCE INDEX(PRIMARY)"
-                    " ON r.sku=o.sku AND r.round=o.round AND ");
-    text_due(piece, "r.");
-    sql_printf(sql,
-               " STRAIGHT_JOIN order_key k ON k.user_id=o.user_id AND "
-               "k.idempotency_key=" LEDGER_KEY_OF_ORDER " AND k.order_id=o.order_id "
-               "WHERE o.order_id>%llu AND o.order_id<=%llu;"
-               "UPDATE sale_round SET step=IF(last_id<=%llu,'users','keys'),"
-               "purged_to=IF(last_id<=%llu,0,%llu)WHERE(purged_to<%llu OR last_id<=%llu)AND ",
-               (unsigned long long)piece->purged_to, (unsigned long long)end,
-               (unsigned long long)end, (unsigned long long)end, (unsigned long long)end,
-               (unsigned long long)end, (unsigned long long)end);
-    text_due(piece, "");
+    return ledger_do(piece->ledger,
+                     "DELETE k FROM orders o STRAIGHT_JOIN sale_round r FORCE INDEX(PRIMARY)"
+                     " ON r.sku=o.sku AND r.round=o.round AND r.step='keys' AND r.ended_at<'%-s'"
+                     " STRAIGHT_JOIN order_key k ON k.user_id=o.user_id AND "
+                     "k.idempotency_key=" LEDGER_KEY_OF_ORDER " AND k.order_id=o.order_id "
+                     "WHERE o.order_id>%ju AND o.order_id<=%ju;"
+                     "UPDATE sale_round SET step=IF(last_id<=%ju,'users','keys'),"
+                     "purged_to=IF(last_id<=%ju,0,%ju)WHERE(purged_to<%ju OR last_id<=%ju)"
+                     "AND step='keys' AND ended_at<'%-s'",
+                     piece->ended_before, piece->purged_to, end, end, end, end, end, end,
+                     piece->ended_before);
 }
 
-static enum db_result purge_keys(struct piece *piece, struct db *db)
+/* Rounds that have not begun come first, so the others are all at this round's place or behind. */
+static enum db_result purge_keys(struct piece *piece)
 {
-    struct sql_text *sql = &piece->ledger->sql;
+    uint64_t end = 0;
     if (piece->purged_to == 0)
-        return begin_keys(piece);
-    sql_begin(sql,
-              "SELECT COUNT(*),MAX(order_id)FROM(SELECT order_id FROM orders WHERE order_id>%llu "
-              "AND order_id<=%llu ORDER BY order_id LIMIT %u)o",
-              (unsigned long long)piece->purged_to, (unsigned long long)piece->last_id,
-              piece->rows);
-    enum db_result result = ledger_query(piece->ledger);
-    char **row = result == DB_OK ? db_row(db) : NULL;
-    if (!row)
-        return result == DB_OK ? DB_FAILED : result;
-    bool last = ledger_u32(row[0]) < piece->rows;
-    uint64_t end = last ? piece->last_id : ledger_u64(row[1]);
-    sql_clear(sql);
-    text_keys(piece, end);
-    result = ledger_query(piece->ledger);
-    piece->purged->keys = result == DB_OK ? db_affected(db, 0) : 0;
+        return note_progress(piece, "keys", piece->first_id > 0 ? piece->first_id : 1);
+    enum db_result result =
+        ledger_piece_end(piece->ledger, ledger_query, piece->purged_to, piece->rows, &end);
+    if (result == DB_OK)
+        result = delete_keys(piece, end < piece->last_id ? end : piece->last_id);
+    piece->purged->keys = result == DB_OK ? db_affected(piece->ledger->db, 0) : 0;
     return result;
 }
 
 /* ---- users ---- */
 
-static enum db_result purge_users(struct piece *piece, struct db *db)
+static enum db_result purge_users(struct piece *piece)
 {
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_begin(sql, "DELETE FROM user_quota WHERE ");
-    text_round(piece, "");
-    sql_printf(sql, " LIMIT %u;DELETE FROM restock WHERE ", piece->rows);
-    text_round(piece, ";DELETE FROM sale_reset WHERE ");
-    text_round(piece, "");
-    enum db_result result = ledger_query(piece->ledger);
+    struct ledger_purged *purged = piece->purged;
+    enum db_result result = ledger_do(piece->ledger,
+                                      "DELETE FROM user_quota WHERE sku=%s AND round=%u LIMIT %u;"
+                                      "DELETE FROM restock WHERE sku=%s AND round=%u;"
+                                      "DELETE FROM sale_reset WHERE sku=%s AND round=%u",
+                                      purged->sku, purged->round, piece->rows, purged->sku,
+                                      purged->round, purged->sku, purged->round);
     if (result != DB_OK)
         return result;
-    piece->purged->users = db_affected(db, 0);
-    if (piece->purged->users == piece->rows)
+    purged->users = db_affected(piece->ledger->db, 0);
+    if (purged->users == piece->rows)
         return DB_OK;
-    sql_clear(sql);
-    text_progress(piece, "done", 0);
-    result = ledger_query(piece->ledger);
-    piece->purged->done = result == DB_OK;
+    result = note_progress(piece, "done", 0);
+    purged->done = result == DB_OK;
     return result;
 }
 
-static enum db_result locked_body(struct db *db, void *context)
+static enum db_result purge(struct piece *piece)
 {
-    struct piece *piece = context;
-    enum db_result result = lock_round(piece, db);
+    enum db_result result = lock_round(piece);
     if (result != DB_OK)
         return result;
-    return strcmp(piece->step, "keys") == 0 ? purge_keys(piece, db) : purge_users(piece, db);
+    return strcmp(piece->step, "keys") == 0 ? purge_keys(piece) : purge_users(piece);
 }
 
 enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned rows,
                                 struct ledger_purged *purged_out)
 {
     struct piece piece = {.ledger = ledger, .rows = rows, .purged = purged_out};
+    struct db_run run = {0};
     assert(rows > 0);
     *purged_out = (struct ledger_purged){.round = 0};
     enum ledger_result result = find_round(&piece, days);
     if (result != LEDGER_OK)
         return result;
-    result = ledger_from_db(db_run(ledger->db, locked_body, &piece));
-    if (result == LEDGER_NO) /* somebody else has finished it */
+    while (db_run(ledger->db, &run))
+        run.result = purge(&piece);
+    if (run.result == DB_NO) /* somebody else has finished it */
         return LEDGER_OK;
-    if (result != LEDGER_OK) {
+    if (run.result != DB_OK) {
         purged_out->keys = purged_out->users = 0;
         purged_out->done = false;
     }
-    return result;
+    return ledger_from_db(run.result);
 }

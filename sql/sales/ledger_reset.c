@@ -18,21 +18,19 @@ struct beginning {
 
 /* Locks the sale, by a row of round 0 where there was none, so that two resets wait for each other
  * there. DB_NO: the sale is not as the caller has read it. */
-static enum db_result lock_sale(struct beginning *beginning, struct db *db)
+static enum db_result lock_sale(struct beginning *beginning)
 {
+    struct ledger *ledger = beginning->ledger;
     const struct ledger_sale *sale = beginning->sale;
-    struct sql_text *sql = &beginning->ledger->sql;
-    sql_clear(sql);
-    ledger_round_row_text(sql, sale->sku);
-    sql_text_identifier(sql, ";SELECT round,settings_version FROM sale WHERE sku=", sale->sku);
-    sql_printf(sql, " FOR UPDATE");
-    enum db_result result = ledger_query(beginning->ledger);
-    if (result != DB_OK)
-        return result;
-    char **row = db_row(db);
+    sql_clear(&ledger->sql);
+    ledger_round_row_text(&ledger->sql, sale->sku);
+    sql_printf(&ledger->sql, ";SELECT round,settings_version FROM sale WHERE sku=%s FOR UPDATE",
+               sale->sku);
+    enum db_result result = ledger_query(ledger);
+    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
     if (!row)
-        return DB_FAILED;
-    bool created = db_affected(db, 0) == 1;
+        return result == DB_OK ? DB_FAILED : result;
+    bool created = db_affected(ledger->db, 0) == 1;
     beginning->round = ledger_u32(row[0]);
     beginning->version = ledger_u32(row[1]);
     bool same = (created ? 0 : beginning->round) == sale->round &&
@@ -51,25 +49,24 @@ static enum db_result write_key(struct beginning *beginning)
     assert(strlen(reset->request) < LEDGER_RESET_TEXT_MAX);
     sql_begin(sql, "INSERT INTO sale_reset SET ");
     ledger_settings_text(sql, &sale->settings);
-    sql_printf(sql, "round=%u,total=%u,segments=%u,request='%s',sku=", beginning->round + 1,
-               sale->total, sale->segments, reset->request);
-    sql_identifier(sql, sale->sku);
-    sql_text_identifier(sql, ",idempotency_key=", reset->key);
+    sql_printf(sql, "round=%u,total=%u,segments=%u,request='%-s',sku=%s,idempotency_key=%s",
+               beginning->round + 1, sale->total, sale->segments, reset->request, sale->sku,
+               reset->key);
     return ledger_query(beginning->ledger);
 }
 
 /* Locks the segments, so that no order is under way, and adds up what orders of the round hold. */
-static enum db_result read_held(struct beginning *beginning, struct db *db)
+static enum db_result read_held(struct beginning *beginning)
 {
-    struct sql_text *sql = &beginning->ledger->sql;
+    struct ledger *ledger = beginning->ledger;
     uint32_t held = 0;
-    sql_clear(sql);
-    ledger_segments_text(sql, beginning->sale->sku);
-    sql_printf(sql, " ORDER BY segment FOR UPDATE");
-    enum db_result result = ledger_query(beginning->ledger);
+    sql_clear(&ledger->sql);
+    ledger_segments_text(&ledger->sql, beginning->sale->sku);
+    sql_printf(&ledger->sql, " ORDER BY segment FOR UPDATE");
+    enum db_result result = ledger_query(ledger);
     if (result != DB_OK)
         return result;
-    for (char **row = db_row(db); row; row = db_row(db))
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
         held += ledger_u32(row[3]); /* the segment itself is made anew, whatever is in it */
     beginning->reset->held = held;
     return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;
@@ -79,17 +76,14 @@ static void text_sale(struct sql_text *sql, const struct beginning *beginning)
 {
     const struct ledger_sale *sale = beginning->sale;
     uint32_t held = beginning->reset->held;
-    sql_printf(sql, "UPDATE sale SET ");
+    sql_begin(sql, "UPDATE sale SET ");
     ledger_settings_text(sql, &sale->settings);
-    sql_printf(sql, "settings_version=%u,round=%u,total=%u,segments=%u WHERE sku=",
-               beginning->version + 1, beginning->round + 1, sale->total, sale->segments);
-    sql_identifier(sql, sale->sku);
-    sql_append(sql, ";", 1);
-    if (held == 0)
-        return;
-    sql_printf(sql, "INSERT INTO round_end SET round=%u,units=%u,sku=", beginning->round, held);
-    sql_identifier(sql, sale->sku);
-    sql_append(sql, ";", 1);
+    sql_printf(sql, "settings_version=%u,round=%u,total=%u,segments=%u WHERE sku=%s;",
+               beginning->version + 1, beginning->round + 1, sale->total, sale->segments,
+               sale->sku);
+    if (held > 0)
+        sql_printf(sql, "INSERT INTO round_end SET round=%u,units=%u,sku=%s;", beginning->round,
+                   held, sale->sku);
 }
 
 /* The first `total % segments` segments get one unit more than the others. Fences never go back, so
@@ -98,42 +92,37 @@ static void text_rows(struct sql_text *sql, const struct beginning *beginning)
 {
     const struct ledger_sale *sale = beginning->sale;
     const uint64_t *fences = beginning->reset->fences;
-    const char *lead =
-        "INSERT INTO stock_segment(sku,segment,round,settings_version,capacity,sold,fence)"
-        "VALUES";
     uint32_t base = sale->total / sale->segments;
     uint32_t extra = sale->total % sale->segments;
-    for (uint32_t i = 0; i < sale->segments; i++) {
-        sql_printf(sql, "%s(", i == 0 ? lead : ",");
-        sql_identifier(sql, sale->sku);
-        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, beginning->round + 1, beginning->version + 1,
-                   base + (i < extra), (unsigned long long)fences[i]);
-    }
-    sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),"
-                    "settings_version=VALUES(settings_version),sold=0,"
-                    "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
-    sql_text_identifier(sql, "DELETE FROM stock_segment WHERE sku=", sale->sku);
-    sql_printf(sql, " AND segment>=%u;", sale->segments);
+    sql_printf(sql, "INSERT INTO stock_segment"
+                    "(sku,segment,round,settings_version,capacity,sold,fence)VALUES");
+    for (uint32_t i = 0; i < sale->segments; i++)
+        sql_printf(sql, "%-s(%s,%u,%u,%u,%u,0,%ju)", i == 0 ? "" : ",", sale->sku, i,
+                   beginning->round + 1, beginning->version + 1, base + (i < extra), fences[i]);
+    sql_printf(sql,
+               "ON DUPLICATE KEY UPDATE round=VALUES(round),"
+               "settings_version=VALUES(settings_version),sold=0,"
+               "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));"
+               "DELETE FROM stock_segment WHERE sku=%s AND segment>=%u;",
+               sale->sku, sale->segments);
     ledger_round_end_text(sql, sale->sku, beginning->round, sale->segments, false);
     sql_append(sql, ";", 1);
     ledger_segments_text(sql, sale->sku);
     sql_printf(sql, " ORDER BY segment");
 }
 
-static enum db_result reset_body(struct db *db, void *context)
+static enum db_result begin_round(struct beginning *beginning)
 {
-    struct beginning *beginning = context;
     const struct ledger_sale *sale = beginning->sale;
     struct sql_text *sql = &beginning->ledger->sql;
     beginning->reset->held = 0;
-    enum db_result result = lock_sale(beginning, db);
+    enum db_result result = lock_sale(beginning);
     if (result == DB_OK)
         result = write_key(beginning);
     if (result == DB_OK)
-        result = read_held(beginning, db);
+        result = read_held(beginning);
     if (result != DB_OK)
         return result;
-    sql_clear(sql);
     text_sale(sql, beginning);
     text_rows(sql, beginning);
     result = ledger_query(beginning->ledger);
@@ -153,38 +142,34 @@ enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *rese
     assert(sale->segments <= sale->total);
     struct beginning beginning = {
         .ledger = ledger, .reset = reset, .sale = sale, .segments_out = segments_out};
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, reset_body, &beginning));
-    if (result == LEDGER_OK) {
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = begin_round(&beginning);
+    if (run.result == DB_OK) {
         sale->round = beginning.round + 1;
         sale->settings.version = beginning.version + 1;
         sale->settings.counting = false;
         sale->sold = 0;
     }
-    return result;
+    return ledger_from_db(run.result);
 }
 
 enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, const char *key,
                                      struct ledger_sale *sale_out,
                                      char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out)
 {
-    struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
+    char **row;
     /* Neither the units sold nor the settings' version nor a counting are known any more. */
-    sql_printf(sql, "SELECT sku,round,total,segments,0,0," LEDGER_MS_OF(
-                        "starts_at") "," LEDGER_MS_OF("ends_at") ",per_user_limit,pay_within_s,"
-                                                                 "paused,0,request,"
-                                                                 "EXISTS(SELECT 1 FROM sale_round "
-                                                                 "e WHERE e.sku=sale_reset.sku AND "
-                                                                 "e.retired AND e.round>="
-                                                                 "sale_reset.round)FROM "
-                                                                 "sale_reset WHERE sku=");
-    sql_identifier(sql, sku);
-    sql_text_identifier(sql, " AND idempotency_key=", key);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
+    enum ledger_result result = ledger_read_row(
+        ledger, &row,
+        "SELECT sku,round,total,segments,0,0," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(
+            "ends_at") ",per_user_limit,pay_within_s,paused,0,request,"
+                       "EXISTS(SELECT 1 FROM sale_round e WHERE e.sku=sale_reset.sku AND e.retired "
+                       "AND e.round>=sale_reset.round)FROM sale_reset WHERE sku=%s "
+                       "AND idempotency_key=%s",
+        sku, key);
+    if (result != LEDGER_OK)
+        return result;
     snprintf(request_out, LEDGER_RESET_TEXT_MAX, "%s", row[LEDGER_SALE_WIDTH]);
     *retired_out = ledger_u32(row[LEDGER_SALE_WIDTH + 1]) != 0;
     return ledger_sale_read(ledger, sale_out, row) ? LEDGER_OK : LEDGER_DAMAGED;

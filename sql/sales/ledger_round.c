@@ -19,21 +19,19 @@
 
 void ledger_round_row_text(struct sql_text *sql, const char *sku)
 {
-    sql_text_identifier(
-        sql, "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT ", sku);
-    sql_printf(sql, ",COALESCE(MAX(round),0),0,0," FIRST_VERSION " FROM sale_round WHERE sku=");
-    sql_identifier(sql, sku);
+    sql_printf(sql,
+               "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT %s"
+               ",COALESCE(MAX(round),0),0,0," FIRST_VERSION " FROM sale_round WHERE sku=%s",
+               sku, sku);
 }
 
 void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round, uint32_t segments,
                            bool retired)
 {
-    sql_text_identifier(sql,
-                        "INSERT IGNORE INTO "
-                        "sale_round(sku,round,segments,retired,ended_at,last_id,step)SELECT ",
-                        sku);
-    sql_printf(sql, ",%u,%u,%d,UTC_TIMESTAMP(3),COALESCE(MAX(order_id),0),'%s' FROM orders", round,
-               segments, retired, round == 0 ? "done" : "keys");
+    sql_printf(sql,
+               "INSERT IGNORE INTO sale_round(sku,round,segments,retired,ended_at,last_id,step)"
+               "SELECT %s,%u,%u,%d,UTC_TIMESTAMP(3),COALESCE(MAX(order_id),0),%s FROM orders",
+               sku, round, segments, retired, round == 0 ? "done" : "keys");
 }
 
 /* The round before ended when this one began. An id begins with the ms since 2025; so neither the
@@ -41,13 +39,11 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
  * the guess alone. A minute is more than the ids of working daemons differ by. */
 void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round)
 {
-    sql_text_identifier(
-        sql,
-        "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"
-        "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "
-        "FROM sale_round b WHERE b.sku=",
-        sku);
-    sql_printf(sql, " AND b.round<%u),0)", round);
+    sql_printf(sql,
+               "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(b.last_id)>>22 AS SIGNED),"
+               "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(b.ended_at))DIV 1000)-60000,0)<<22 "
+               "FROM sale_round b WHERE b.sku=%s AND b.round<%u),0)",
+               sku, round);
 }
 
 /* ---- the orders of a round ---- */
@@ -59,28 +55,21 @@ void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t rou
  * why_own_rows: a step locks its row of round_end before the orders. Nothing else locks both, as a
  * reset writes a row of its own, so this deadlocks with nobody. */
 
-struct step {
-    struct ledger *ledger;
-    const char *sku;
-    uint32_t round;
-    uint32_t rows;
-    uint32_t ended;
-    bool done;
-};
+void ledger_held_text(struct sql_text *sql, const char *sku, uint32_t round)
+{
+    sql_begin(sql,
+              "SELECT COUNT(*),MIN(order_id),MAX(order_id),SUM(held AND status='reserved'),"
+              "SUM(held AND status='paid'),SUM(IF(held,qty,0))FROM(SELECT order_id,status,qty,"
+              "round=%u AND status IN('reserved','paid')AND sku=%s AS held FROM orders ",
+              round, sku);
+}
 
 static void text_count(struct sql_text *sql, const char *sku, uint32_t round, uint32_t rows,
                        uint64_t next_id)
 {
-    sql_printf(sql,
-               "SELECT COUNT(*),MIN(order_id),SUM(held AND status='%s'),"
-               "SUM(held AND status='%s'),SUM(IF(held,qty,0))FROM("
-               "SELECT order_id,status,qty,round=%u AND status IN('%s','%s')AND sku=",
-               ledger_status_name(LEDGER_RESERVED), ledger_status_name(LEDGER_PAID), round,
-               ledger_status_name(LEDGER_RESERVED), ledger_status_name(LEDGER_PAID));
-    sql_identifier(sql, sku);
-    sql_printf(sql, " held FROM orders ");
+    ledger_held_text(sql, sku, round);
     if (next_id != 0)
-        sql_printf(sql, "WHERE order_id<%llu ", (unsigned long long)next_id);
+        sql_printf(sql, "WHERE order_id<%ju ", next_id);
     sql_printf(sql, "ORDER BY order_id DESC LIMIT %u)o", rows);
 }
 
@@ -92,9 +81,9 @@ static bool read_count(struct ledger *ledger, uint32_t rows, struct ledger_round
         return false;
     use->all_read = ledger_u32(row[0]) < rows;
     use->next_id = ledger_u64(row[1]);
-    use->reserved += ledger_u32(row[2]);
-    use->paid += ledger_u32(row[3]);
-    use->units += ledger_u32(row[4]);
+    use->reserved += ledger_u32(row[3]);
+    use->paid += ledger_u32(row[4]);
+    use->units += ledger_u32(row[5]);
     return true;
 }
 
@@ -102,102 +91,79 @@ enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, ui
                                       uint32_t rows, struct ledger_round_use *use)
 {
     assert(rows > 0 && !use->all_read);
-    sql_clear(&ledger->sql);
     text_count(&ledger->sql, sku, round, rows, use->next_id);
-    if (ledger_read(ledger) != DB_OK || !read_count(ledger, rows, use))
-        return LEDGER_FAILED;
-    return LEDGER_OK;
+    bool read = ledger_read(ledger) == DB_OK && read_count(ledger, rows, use);
+    return read ? LEDGER_OK : LEDGER_FAILED;
 }
 
 enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE],
                                          uint32_t *round_out)
 {
+    char **row;
     sql_begin(&ledger->sql, "SELECT sku,round FROM round_end LIMIT %d", LEDGER_DAMAGED_MAX);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = ledger_round_row(ledger, "round_end");
-    if (!row)
-        return LEDGER_NO;
+    enum ledger_result result = ledger_find_round(ledger, "round_end", &row);
+    if (result != LEDGER_OK)
+        return result;
     ledger_identifier(sku_out, row[0]);
     *round_out = ledger_u32(row[1]);
     return LEDGER_OK;
 }
 
-static void text_key(struct sql_text *sql, const struct step *step)
+/* Ends the reserved orders of a piece, from the id `from` on and below `below`, 0 for no bound. */
+static void text_end(struct sql_text *sql, const char *sku, uint32_t round, uint64_t from,
+                     uint64_t below)
 {
-    sql_printf(sql, " WHERE round=%u AND sku=", step->round);
-    sql_identifier(sql, step->sku);
-}
-
-static enum db_result lock(struct step *step, struct db *db, uint32_t *units_out,
-                           uint64_t *next_id_out)
-{
-    struct sql_text *sql = &step->ledger->sql;
-    sql_begin(sql, "SELECT units,next_id FROM round_end");
-    text_key(sql, step);
-    sql_printf(sql, " FOR UPDATE");
-    enum db_result result = ledger_query(step->ledger);
-    char **row = result == DB_OK ? db_row(db) : NULL;
-    if (!row)
-        return result == DB_OK ? DB_NO : result;
-    *units_out = ledger_u32(row[0]);
-    *next_id_out = ledger_u64(row[1]);
-    return DB_OK;
-}
-
-/* Ends the reserved orders of the piece, and notes how far it came. The orders of a round that is
- * over can only become fewer, so those counted before are all. */
-static void text_end(struct sql_text *sql, const struct step *step, uint64_t from, uint64_t below,
-                     uint32_t units)
-{
-    sql_printf(sql, "UPDATE orders o FORCE INDEX(PRIMARY)SET o.status='%s' WHERE o.order_id>=%llu",
-               ledger_status_name(LEDGER_EXPIRED), (unsigned long long)from);
+    sql_begin(sql, "UPDATE orders o FORCE INDEX(PRIMARY)SET o.status=%s WHERE o.order_id>=%ju",
+              ledger_status_name(LEDGER_EXPIRED), from);
     if (below != 0)
-        sql_printf(sql, " AND o.order_id<%llu", (unsigned long long)below);
-    sql_printf(sql, " AND o.round=%u AND o.sku=", step->round);
-    sql_identifier(sql, step->sku);
-    sql_append(sql, " AND ", 5);
-    ledger_status_text(sql, LEDGER_EXPIRED);
-    if (step->done)
-        sql_printf(sql, ";DELETE FROM round_end");
-    else
-        sql_printf(sql, ";UPDATE round_end SET next_id=%llu,units=%u", (unsigned long long)from,
-                   units);
-    text_key(sql, step);
+        sql_printf(sql, " AND o.order_id<%ju", below);
+    sql_printf(sql, " AND o.round=%u AND o.sku=%s AND %-s;", round, sku,
+               ledger_status_condition(LEDGER_EXPIRED));
 }
 
-static enum db_result step_body(struct db *db, void *context)
+/* Notes how far it came. The orders of a round that is over can only become fewer, so those counted
+ * before are all. */
+static enum db_result end_step(struct ledger *ledger, const char *sku, uint32_t round,
+                               uint32_t rows, uint32_t *ended_out, bool *done_out)
 {
-    struct step *step = context;
-    struct sql_text *sql = &step->ledger->sql;
+    char **row;
+    struct sql_text *sql = &ledger->sql;
     struct ledger_round_use piece = {.all_read = false};
-    uint32_t units = 0;
-    uint64_t next_id = 0;
-    enum db_result result = lock(step, db, &units, &next_id);
+    enum db_result result = ledger_do_row(
+        ledger, &row, "SELECT units,next_id FROM round_end WHERE round=%u AND sku=%s FOR UPDATE",
+        round, sku);
     if (result != DB_OK)
         return result;
-    sql_clear(sql);
-    text_count(sql, step->sku, step->round, step->rows, next_id);
-    result = ledger_query(step->ledger);
+    uint32_t units = ledger_u32(row[0]);
+    uint64_t next_id = ledger_u64(row[1]);
+    text_count(sql, sku, round, rows, next_id);
+    result = ledger_query(ledger);
     if (result != DB_OK)
         return result;
-    if (!read_count(step->ledger, step->rows, &piece))
+    if (!read_count(ledger, rows, &piece))
         return DB_FAILED;
     units = piece.units < units ? units - piece.units : 0;
-    step->done = piece.all_read || units == 0;
-    sql_clear(sql);
-    text_end(sql, step, piece.next_id, next_id, units);
-    result = ledger_query(step->ledger);
-    step->ended = (uint32_t)db_affected(db, 0);
+    *done_out = piece.all_read || units == 0;
+    text_end(sql, sku, round, piece.next_id, next_id);
+    if (*done_out)
+        sql_printf(sql, "DELETE FROM round_end WHERE round=%u AND sku=%s", round, sku);
+    else
+        sql_printf(sql, "UPDATE round_end SET next_id=%ju,units=%u WHERE round=%u AND sku=%s",
+                   piece.next_id, units, round, sku);
+    result = ledger_query(ledger);
+    *ended_out = (uint32_t)db_affected(ledger->db, 0);
     return result;
 }
 
 enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku, uint32_t round,
                                          uint32_t rows, uint32_t *ended_out)
 {
-    struct step step = {.ledger = ledger, .sku = sku, .round = round, .rows = rows};
+    bool done = false;
+    uint32_t ended = 0;
+    struct db_run run = {0};
     assert(rows > 0);
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, step_body, &step));
-    *ended_out = result == LEDGER_OK ? step.ended : 0;
-    return result == LEDGER_OK && step.done ? LEDGER_NO : result;
+    while (db_run(ledger->db, &run))
+        run.result = end_step(ledger, sku, round, rows, &ended, &done);
+    *ended_out = run.result == DB_OK ? ended : 0;
+    return run.result == DB_OK && done ? LEDGER_NO : ledger_from_db(run.result);
 }

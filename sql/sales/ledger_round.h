@@ -26,4 +26,9 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
  * finds against the units that the segments have sold. */
 void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round);
 
+/* Begins a text that counts the orders of a round that hold units, with its subquery of orders up
+ * to its conditions; "... LIMIT n)o" completes it. Its row: how many orders of whatever sales were
+ * looked at, their least and greatest id; the reserved and the paid ones, and their units. */
+void ledger_held_text(struct sql_text *sql, const char *sku, uint32_t round);
+
 #endif

@@ -51,14 +51,18 @@ bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **ro
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out)
 {
-    sql_begin(&ledger->sql, SALE_SELECT "WHERE sku=");
-    sql_identifier(&ledger->sql, sku);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
-    return ledger_sale_read(ledger, sale_out, row) ? LEDGER_OK : LEDGER_DAMAGED;
+    char **row;
+    enum ledger_result result = ledger_read_row(ledger, &row, SALE_SELECT "WHERE sku=%s", sku);
+    bool damaged = result == LEDGER_OK && !ledger_sale_read(ledger, sale_out, row);
+    return damaged ? LEDGER_DAMAGED : result;
+}
+
+/* Completes the text by a list of skus. */
+static void text_skus(struct sql_text *sql, const char *const *skus, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        sql_printf(sql, i == 0 ? "(%s" : ",%s", skus[i]);
+    sql_append(sql, ")", 1);
 }
 
 enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
@@ -69,11 +73,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     enum ledger_result result = LEDGER_OK;
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
     sql_begin(&ledger->sql, SALE_SELECT "WHERE sku IN");
-    for (size_t i = 0; i < count; i++) {
-        sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
-        sql_identifier(&ledger->sql, skus[i]);
-    }
-    sql_append(&ledger->sql, ")", 1);
+    text_skus(&ledger->sql, skus, count);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
@@ -94,9 +94,8 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
         if (pages++ == LEDGER_DAMAGED_MAX)
             return LEDGER_DAMAGED;
         wanted = seen + max - *count_out;
-        sql_begin(&ledger->sql, SALE_SELECT "WHERE sku>");
-        sql_identifier(&ledger->sql, after);
-        sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu,%zu", seen, wanted - seen);
+        sql_begin(&ledger->sql, SALE_SELECT "WHERE sku>%s ORDER BY sku LIMIT %zu,%zu", after, seen,
+                  wanted - seen);
         if (ledger_read(ledger) != DB_OK)
             return LEDGER_FAILED;
         for (char **row = db_row(ledger->db); row && seen < wanted; row = db_row(ledger->db)) {
@@ -145,18 +144,11 @@ struct stock_rows {
 
 /* The sale's units sold are added up from its segments. A statement sees the tables as they were at
  * its beginning. The condition on the round matters only for tables that were changed by hand. */
-static void stock_text(struct sql_text *sql, const char *const *skus, size_t count)
-{
-    sql_begin(sql, "SELECT " LEDGER_SALE_COLUMNS(
-                       "0") ",segment,g.round,capacity,sold,fence "
-                            "FROM sale LEFT JOIN stock_segment g ON g.sku=sale.sku AND "
-                            "g.round=sale.round WHERE sale.sku IN");
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, i == 0 ? "(" : ",", 1);
-        sql_identifier(sql, skus[i]);
-    }
-    sql_printf(sql, ")ORDER BY sale.sku,segment");
-}
+#define STOCK_SELECT                                                                               \
+    "SELECT " LEDGER_SALE_COLUMNS(                                                                 \
+        "0") ",segment,g.round,capacity,sold,fence "                                               \
+             "FROM sale LEFT JOIN stock_segment g ON g.sku=sale.sku AND "                          \
+             "g.round=sale.round WHERE sale.sku IN"
 
 static void visit_sale(struct stock_rows *rows)
 {
@@ -195,7 +187,9 @@ static enum ledger_result find(struct ledger *ledger, const char *const *skus, s
     rows.visit = visit;
     rows.context = context;
     assert(count > 0 && count <= LEDGER_STOCK_SKUS_MAX);
-    stock_text(&ledger->sql, skus, count);
+    sql_begin(&ledger->sql, STOCK_SELECT);
+    text_skus(&ledger->sql, skus, count);
+    sql_printf(&ledger->sql, "ORDER BY sale.sku,segment");
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
@@ -243,70 +237,56 @@ void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *se
                settings->per_user_limit, settings->pay_within_s, settings->paused);
 }
 
-struct change {
-    struct ledger *ledger;
-    const char *sku;
-    const struct ledger_settings *settings;
-    bool begins_count;
-    bool counting; /* after the change */
-};
-
 /* Closes the sale. Once its segments are locked all of its orders are in the ledger, so none has a
  * greater id than the greatest there is. Where nothing is sold there is nothing to count. */
-static void text_close(struct sql_text *sql, const char *sku)
+static enum db_result close_sale(struct ledger *ledger, const char *sku)
 {
-    sql_printf(sql, "UPDATE stock_segment SET settings_version=" VERSION_CLOSED " WHERE sku=");
-    sql_identifier(sql, sku);
-    sql_text_identifier(sql,
-                        ";INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
-                        "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
-                        "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=",
-                        sku);
-    sql_printf(sql, " ON DUPLICATE KEY UPDATE round=VALUES(round),counted_to=NULL,"
-                    "last_id=VALUES(last_id)");
-}
-
-static void text_open(struct sql_text *sql, const char *sku, uint32_t version)
-{
-    sql_printf(sql, "UPDATE stock_segment SET settings_version=%u WHERE sku=", version);
-    sql_identifier(sql, sku);
-    sql_text_identifier(sql, ";DELETE FROM quota_count WHERE sku=", sku);
+    return ledger_do(ledger,
+                     "UPDATE stock_segment SET settings_version=" VERSION_CLOSED " WHERE sku=%s;"
+                     "INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
+                     "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
+                     "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=%s "
+                     "ON DUPLICATE KEY UPDATE round=VALUES(round),counted_to=NULL,"
+                     "last_id=VALUES(last_id)",
+                     sku, sku);
 }
 
 /* Updates the sale's row first, so that two changes of one sale wait for each other there. The
  * segments of a sale that goes on being counted are closed already. */
-static enum db_result change_body(struct db *db, void *context)
+static enum db_result change(struct ledger *ledger, const char *sku,
+                             const struct ledger_settings *settings, bool begins_count,
+                             bool counting)
 {
-    const struct change *change = context;
-    struct sql_text *sql = &change->ledger->sql;
-    uint32_t version = change->settings->version;
-    sql_begin(sql, "UPDATE sale SET ");
-    ledger_settings_text(sql, change->settings);
-    sql_printf(sql, "settings_version=%u WHERE settings_version=%u AND sku=", version + 1, version);
-    sql_identifier(sql, change->sku);
-    enum db_result result = ledger_query(change->ledger);
-    if (result == DB_OK && db_affected(db, 0) != 1) /* another change of this version came first */
+    uint32_t version = settings->version;
+    sql_begin(&ledger->sql, "UPDATE sale SET ");
+    ledger_settings_text(&ledger->sql, settings);
+    sql_printf(&ledger->sql, "settings_version=%u WHERE settings_version=%u AND sku=%s",
+               version + 1, version, sku);
+    enum db_result result = ledger_query(ledger);
+    if (result == DB_OK && db_affected(ledger->db, 0) != 1) /* another change came first */
         result = DB_NO;
-    if (result != DB_OK || (change->counting && !change->begins_count))
+    if (result != DB_OK || (counting && !begins_count))
         return result;
-    sql_clear(sql);
-    if (change->begins_count)
-        text_close(sql, change->sku);
-    else
-        text_open(sql, change->sku, version + 1);
-    return ledger_query(change->ledger);
+    if (begins_count)
+        return close_sale(ledger, sku);
+    return ledger_do(ledger,
+                     "UPDATE stock_segment SET settings_version=%u WHERE sku=%s;"
+                     "DELETE FROM quota_count WHERE sku=%s",
+                     version + 1, sku, sku);
 }
 
 enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
                                           struct ledger_settings *settings, bool begins_count)
 {
-    struct change change = {ledger, sku, settings, begins_count, settings->per_user_limit > 0};
-    assert(!begins_count || settings->per_user_limit > 0);
-    change.counting &= begins_count || settings->counting;
-    enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
-    if (result == LEDGER_OK) {
+    bool limited = settings->per_user_limit > 0;
+    bool counting = limited && (begins_count || settings->counting);
+    struct db_run run = {0};
+    assert(!begins_count || limited);
+    while (db_run(ledger->db, &run))
+        run.result = change(ledger, sku, settings, begins_count, counting);
+    if (run.result == DB_OK) {
         settings->version++;
-        settings->counting = change.counting;
+        settings->counting = counting;
     }
-    return result;
+    return ledger_from_db(run.result);
 }

@@ -48,22 +48,17 @@ static const struct {
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-struct probe {
-    const char *wrong;
-};
-
 /* DB_NO at the end, so that everything is rolled back; DB_FAILED: not known. */
-static enum db_result probe_body(struct db *db, void *context)
+static enum db_result probe(struct db *db, const char **wrong_out)
 {
-    struct probe *probe = context;
-    probe->wrong = NULL;
+    *wrong_out = "";
     for (size_t i = 0; i < STEPS; i++) {
         enum db_result result = db_query(db, steps[i].statement, strlen(steps[i].statement));
         if (result == DB_FAILED || result == DB_SOFT)
             return result;
         bool counted = result != DB_OK || db_affected(db, 0) == steps[i].rows;
         if (result != steps[i].result || !counted) {
-            probe->wrong = steps[i].wrong;
+            *wrong_out = steps[i].wrong;
             return DB_NO;
         }
     }
@@ -72,11 +67,14 @@ static enum db_result probe_body(struct db *db, void *context)
 
 enum ledger_result ledger_fit(struct ledger *ledger, char why_out[LEDGER_UNFIT_SIZE])
 {
-    struct probe probe = {.wrong = NULL};
-    if (db_run(ledger->db, probe_body, &probe) != DB_NO)
+    const char *wrong = "";
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = probe(ledger->db, &wrong);
+    if (run.result != DB_NO)
         return LEDGER_FAILED;
-    snprintf(why_out, LEDGER_UNFIT_SIZE, "%s", probe.wrong ? probe.wrong : "");
-    return probe.wrong ? LEDGER_NO : LEDGER_OK;
+    snprintf(why_out, LEDGER_UNFIT_SIZE, "%s", wrong);
+    return *wrong ? LEDGER_NO : LEDGER_OK;
 }
 
 /* ---- what it keeps ---- */
@@ -272,12 +270,13 @@ enum ledger_write ledger_try_write(struct ledger *ledger)
 enum ledger_result ledger_clock_ask(struct ledger *ledger, int64_t *us_out)
 {
     *us_out = 0;
-    sql_begin(&ledger->sql, "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))");
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row || !row[0])
-        return LEDGER_FAILED;
-    *us_out = (int64_t)ledger_u64(row[0]);
-    return LEDGER_OK;
+    char **row;
+    bool told =
+        ledger_read_row(ledger, &row,
+                        "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))") ==
+            LEDGER_OK &&
+        row[0];
+    if (told)
+        *us_out = (int64_t)ledger_u64(row[0]);
+    return told ? LEDGER_OK : LEDGER_FAILED;
 }

@@ -280,27 +280,19 @@ bool ledger_grants_print(FILE *out, const char *url_text)
 
 /* ---- the pod ---- */
 
-static enum ledger_result find_number(struct ledger *ledger, unsigned *number_out)
-{
-    sql_begin(&ledger->sql, "SELECT number FROM ledger_shard");
-    return ledger_read_number(ledger, number_out);
-}
-
 /* Daemons that start together may insert at once: then the first one's row stays. */
-static enum ledger_result give_number(struct ledger *ledger, unsigned number, unsigned *found_out)
-{
-    sql_begin(&ledger->sql,
-              "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
-              "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
-              number);
-    enum ledger_result result = ledger_read_number(ledger, found_out);
-    return result == LEDGER_NO ? LEDGER_FAILED : result;
-}
-
 enum ledger_result ledger_pod_claim(struct ledger *ledger, unsigned number, unsigned *found_out)
 {
-    enum ledger_result result = find_number(ledger, found_out);
+    char **row;
+    enum ledger_result result = ledger_read_row(ledger, &row, "SELECT number FROM ledger_shard");
     if (result == LEDGER_NO)
-        result = give_number(ledger, number, found_out);
-    return result == LEDGER_OK && *found_out != number ? LEDGER_NO : result;
+        result = ledger_read_row(
+            ledger, &row,
+            "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
+            "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
+            number);
+    if (result != LEDGER_OK)
+        return LEDGER_FAILED;
+    *found_out = ledger_u32(row[0]);
+    return *found_out == number ? LEDGER_OK : LEDGER_NO;
 }

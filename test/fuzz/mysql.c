@@ -411,7 +411,7 @@ static void run_sales(struct ledger *ledger, unsigned what)
 static void run_list(struct ledger *ledger, unsigned what)
 {
     enum { MAX = 3 };
-    struct ledger_listed orders[MAX];
+    struct ledger_record orders[MAX];
     struct ledger_filter filter = {.sku = "a"};
     size_t count = 0;
     uint64_t next = 0;

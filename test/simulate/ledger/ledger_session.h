@@ -42,7 +42,7 @@ enum db_result session_lock(struct ledger *ledger, struct row *row);
 enum db_result session_lock_key(struct ledger *ledger, enum table table, const struct row_key *key,
                                 struct row **row_out);
 
-/* As db_run. */
+/* A transaction, as db_run makes it. */
 enum db_result session_run(struct ledger *ledger, enum db_result (*body)(struct ledger *, void *),
                            void *context);
 
