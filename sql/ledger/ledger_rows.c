@@ -1,9 +1,7 @@
 /* Rows that other transactions hold: looked for without waiting, and what is known of a holder. */
 #include "sql/ledger/ledger.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -21,77 +19,48 @@ static const char *const selects[] = {
                          "WHERE(sku,round,user_id)IN(",
 };
 
-struct look {
-    struct ledger *ledger;
-    enum ledger_row_kind kind;
-    struct ledger_row *rows[LOOK_MAX]; /* sorted: a row may have been given more than once */
-    size_t count;
-};
-
 bool ledger_met_held_row(const struct ledger *ledger)
 {
     return db_met_held_row(ledger->db);
 }
 
-static int compare_rows(const struct ledger_row *a, const struct ledger_row *b)
+/* Asks for rows of one kind, and sets `held` of those that are found; one may have been given more
+ * than once. */
+static bool mark_found(struct ledger *ledger, enum ledger_row_kind kind, const char *head,
+                       const char *tail, struct ledger_row *rows, size_t count, bool held)
 {
-    int order = strcmp(a->sku, b->sku);
-    if (order == 0)
-        order = (a->number > b->number) - (a->number < b->number);
-    return order == 0 && a->user_id && b->user_id ? strcmp(a->user_id, b->user_id) : order;
-}
-
-static int compare(const void *left, const void *right)
-{
-    return compare_rows(*(struct ledger_row *const *)left, *(struct ledger_row *const *)right);
-}
-
-static void text_look(const struct look *look, const char *head, const char *tail)
-{
-    struct sql_text *sql = &look->ledger->sql;
-    sql_begin(sql, "%-s%-s", head, selects[look->kind]);
-    for (size_t i = 0; i < look->count; i++) {
-        const struct ledger_row *row = look->rows[i];
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql, "%-s%-s", head, selects[kind]);
+    for (size_t i = 0; i < count; i++) {
         const char *comma = i == 0 ? "" : ",";
-        if (look->kind == LEDGER_ROW_SALE)
-            sql_printf(sql, "%-s%s", comma, row->sku);
-        else if (look->kind == LEDGER_ROW_SEGMENT)
-            sql_printf(sql, "%-s(%s,%u)", comma, row->sku, row->number);
+        if (kind == LEDGER_ROW_SALE)
+            sql_printf(sql, "%-s%s", comma, rows[i].sku);
+        else if (kind == LEDGER_ROW_SEGMENT)
+            sql_printf(sql, "%-s(%s,%u)", comma, rows[i].sku, rows[i].number);
         else
-            sql_printf(sql, "%-s(%s,%u,%s)", comma, row->sku, row->number, row->user_id);
+            sql_printf(sql, "%-s(%s,%u,%s)", comma, rows[i].sku, rows[i].number, rows[i].user_id);
     }
     sql_printf(sql, ")%-s", tail);
-}
-
-/* Sets `held` of the rows that the query has found. */
-static bool mark_found(const struct look *look, bool held)
-{
-    if (ledger_read(look->ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return false;
-    for (char **row = db_row(look->ledger->db); row; row = db_row(look->ledger->db)) {
-        struct ledger_row key = {.sku = row[0], .number = ledger_u32(row[1]), .user_id = row[2]};
-        struct ledger_row *wanted = &key;
-        struct ledger_row *const *found =
-            bsearch(&wanted, look->rows, look->count, sizeof *look->rows, compare);
-        if (!found) /* was not asked for */
-            continue;
-        while (found > look->rows && compare_rows(found[-1], &key) == 0)
-            found--;
-        for (; found < look->rows + look->count && compare_rows(*found, &key) == 0; found++)
-            (*found)->held = held;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        uint32_t number = ledger_u32(row[1]);
+        for (size_t i = 0; i < count; i++)
+            if ((kind == LEDGER_ROW_SALE || rows[i].number == number) &&
+                strcmp(rows[i].sku, row[0]) == 0 &&
+                (kind != LEDGER_ROW_QUOTA || strcmp(rows[i].user_id, row[2]) == 0))
+                rows[i].held = held;
     }
     return true;
 }
 
 /* First all rows that are there, committed or not; then those that can be locked at once. */
-static bool look_some(struct look *look)
+static bool look_some(struct ledger *ledger, enum ledger_row_kind kind, struct ledger_row *rows,
+                      size_t count)
 {
-    qsort(look->rows, look->count, sizeof *look->rows, compare);
-    text_look(look, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;", "");
-    if (!mark_found(look, true))
-        return false;
-    text_look(look, "", "FOR UPDATE SKIP LOCKED");
-    return mark_found(look, false);
+    return mark_found(ledger, kind, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;", "", rows,
+                      count, true) &&
+           mark_found(ledger, kind, "", "FOR UPDATE SKIP LOCKED", rows, count, false);
 }
 
 enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind kind,
@@ -100,12 +69,9 @@ enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind 
     bool looked = true;
     for (size_t i = 0; i < count; i++)
         rows[i].held = false;
-    for (size_t done = 0; done < count && looked; done += LOOK_MAX) {
-        struct look look = {.ledger = ledger, .kind = kind};
-        for (size_t i = done; i < count && look.count < LOOK_MAX; i++)
-            look.rows[look.count++] = &rows[i];
-        looked = look_some(&look);
-    }
+    for (size_t done = 0; done < count && looked; done += LOOK_MAX)
+        looked =
+            look_some(ledger, kind, rows + done, count - done < LOOK_MAX ? count - done : LOOK_MAX);
     for (size_t i = 0; i < count && !looked; i++)
         rows[i].held = false;
     return looked ? LEDGER_OK : LEDGER_FAILED;
