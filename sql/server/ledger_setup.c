@@ -38,36 +38,34 @@ static enum db_result ask(struct ledger *ledger, const char *question, bool *yes
     return result;
 }
 
-/* For an account that may use a table, and none that it may not. */
-static enum db_result has_version_table(struct ledger *ledger, bool *yes_out)
+/* Marks the files that were applied. Anything but DB_OK leaves that open. */
+static enum db_result read_applied(struct ledger *ledger, bool applied_out[MIGRATIONS])
 {
-    return ask(ledger,
-               "SELECT COUNT(*)FROM information_schema.tables WHERE table_schema=DATABASE()"
-               "AND table_name='schema_version'",
-               yes_out);
-}
-
-static enum db_result was_applied(struct ledger *ledger, const char *name, bool *yes_out)
-{
-    char question[128];
-    snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
-             name);
-    return ask(ledger, question, yes_out);
+    memset(applied_out, false, MIGRATIONS * sizeof *applied_out);
+    enum db_result result = run_text(ledger, "SELECT name FROM schema_version");
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db))
+        for (size_t i = 0; i < MIGRATIONS; i++)
+            applied_out[i] |= row[0] && strcmp(row[0], sql_migrations[i].name) == 0;
+    return result;
 }
 
 enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema *schema_out)
 {
-    bool versions = false, applied = false;
+    bool versions = false, applied[MIGRATIONS] = {false};
     *schema_out = (struct ledger_schema){.files = MIGRATIONS};
-    enum db_result result = has_version_table(ledger, &versions);
-    for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++) {
-        if (versions)
-            result = was_applied(ledger, sql_migrations[i].name, &applied);
-        if (result == DB_OK && !applied && schema_out->missing++ == 0)
-            schema_out->first = sql_migrations[i].name;
-    }
+    /* For an account that may use a table, and none that it may not. */
+    enum db_result result =
+        ask(ledger,
+            "SELECT COUNT(*)FROM information_schema.tables WHERE table_schema=DATABASE()"
+            "AND table_name='schema_version'",
+            &versions);
+    if (result == DB_OK && versions)
+        result = read_applied(ledger, applied);
     if (result != DB_OK)
         return LEDGER_FAILED;
+    for (size_t i = 0; i < MIGRATIONS; i++)
+        if (!applied[i] && schema_out->missing++ == 0)
+            schema_out->first = sql_migrations[i].name;
     return schema_out->missing == 0 ? LEDGER_OK : LEDGER_NO;
 }
 
@@ -153,31 +151,29 @@ static enum db_result run_statements(struct migration *migration, const char *te
 static enum db_result migrate_one(struct migration *migration, const char *name, const char *text)
 {
     struct ledger *ledger = migration->ledger;
-    char note[128];
-    bool applied = false;
-    enum db_result result = was_applied(ledger, name, &applied);
-    if (result != DB_OK || applied)
-        return result;
     begin_wait(migration, name);
     db_set_patience(ledger->db, goes_on, migration);
-    result = run_statements(migration, text);
+    enum db_result result = run_statements(migration, text);
     db_set_patience(ledger->db, NULL, NULL);
     run_text(ledger, "SET SESSION lock_wait_timeout=DEFAULT");
     if (result != DB_OK)
         return result;
-    snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);
-    return run_text(ledger, note);
+    return ledger_do(ledger, "INSERT INTO schema_version(name)VALUES(%s)", name);
 }
 
 static enum db_result migrate_all(struct migration *migration)
 {
+    bool applied[MIGRATIONS];
     enum db_result result =
         run_text(migration->ledger, "CREATE TABLE IF NOT EXISTS schema_version("
                                     "name VARCHAR(64) NOT NULL PRIMARY KEY,"
                                     "applied_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
                                     ")ENGINE=InnoDB COMMENT='Migrations that were applied'");
+    if (result == DB_OK)
+        result = read_applied(migration->ledger, applied);
     for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++)
-        result = migrate_one(migration, sql_migrations[i].name, sql_migrations[i].text);
+        if (!applied[i])
+            result = migrate_one(migration, sql_migrations[i].name, sql_migrations[i].text);
     return result;
 }
 
