@@ -34,33 +34,33 @@ static const char ask_status[] =
     "SHOW GLOBAL STATUS WHERE Variable_name IN('wsrep_ready','wsrep_cluster_status',"
     "'wsrep_local_state','wsrep_cluster_state_uuid','wsrep_cluster_conf_id')";
 
-enum { VALUE_SIZE = 64 };
-
-struct value {
-    const char *name;
-    char text[VALUE_SIZE]; /* "" when the server does not know the name */
-};
-
-static void read_values(struct db *db, struct value *values, size_t count)
+enum db_result db_values_ask(struct db *db, const char *question, struct db_value *values,
+                             size_t count)
 {
-    for (char **row = db_row(db); row; row = db_row(db))
-        for (size_t i = 0; i < count; i++)
-            if (row[0] && row[1] && strcmp(row[0], values[i].name) == 0)
-                snprintf(values[i].text, sizeof values[i].text, "%s", row[1]);
+    enum db_result result = db_query(db, question, strlen(question));
+    for (char **row = result == DB_OK ? db_row(db) : NULL; row; row = db_row(db))
+        for (size_t i = 0; i < count && row[0] && row[1]; i++) {
+            struct db_value *value = &values[i];
+            if (value->other && strcmp(row[0], value->other) == 0)
+                value->name = value->other;
+            if (strcmp(row[0], value->name) == 0)
+                snprintf(value->text, sizeof value->text, "%s", row[1]);
+        }
+    return result;
 }
 
-static bool is(const struct value *value, const char *text)
+bool db_value_is(const struct db_value *value, const char *text)
 {
     return strcmp(value->text, text) == 0;
 }
 
 /* MariaDB 12 knows more words for it than ON. */
-static bool is_off(const struct value *value)
+static bool is_off(const struct db_value *value)
 {
-    return value->text[0] == '\0' || is(value, "OFF") || is(value, "0");
+    return value->text[0] == '\0' || db_value_is(value, "OFF") || db_value_is(value, "0");
 }
 
-static void refuse(struct db_role *role, const struct value *value)
+static void refuse(struct db_role *role, const struct db_value *value)
 {
     role->writable = false;
     snprintf(role->why, sizeof role->why, "%s=%s", value->name, value->text);
@@ -69,23 +69,22 @@ static void refuse(struct db_role *role, const struct value *value)
 static enum db_result ask_galera(struct db *db, struct db_role *role)
 {
     enum { READY, STATUS, STATE, CLUSTER, COMPOSITION, COUNT };
-    struct value values[COUNT] = {{.name = "wsrep_ready"},
-                                  {.name = "wsrep_cluster_status"},
-                                  {.name = "wsrep_local_state"},
-                                  {.name = "wsrep_cluster_state_uuid"},
-                                  {.name = "wsrep_cluster_conf_id"}};
-    enum db_result result = db_query(db, ask_status, sizeof ask_status - 1);
+    struct db_value values[COUNT] = {{.name = "wsrep_ready"},
+                                     {.name = "wsrep_cluster_status"},
+                                     {.name = "wsrep_local_state"},
+                                     {.name = "wsrep_cluster_state_uuid"},
+                                     {.name = "wsrep_cluster_conf_id"}};
+    enum db_result result = db_values_ask(db, ask_status, values, COUNT);
     if (result != DB_OK)
         return result;
-    read_values(db, values, COUNT);
     snprintf(role->cluster, sizeof role->cluster, "%s:%.20s", values[CLUSTER].text,
              values[COMPOSITION].text);
-    role->lags = is(&values[STATE], "2"); /* a donor, or desynchronised */
-    if (!is(&values[STATUS], "Primary"))
+    role->lags = db_value_is(&values[STATE], "2"); /* a donor, or desynchronised */
+    if (!db_value_is(&values[STATUS], "Primary"))
         refuse(role, &values[STATUS]);
-    else if (!is(&values[READY], "ON"))
+    else if (!db_value_is(&values[READY], "ON"))
         refuse(role, &values[READY]);
-    else if (!role->lags && !is(&values[STATE], "4")) /* synced */
+    else if (!role->lags && !db_value_is(&values[STATE], "4")) /* synced */
         refuse(role, &values[STATE]);
     return DB_OK;
 }
@@ -93,22 +92,21 @@ static enum db_result ask_galera(struct db *db, struct db_role *role)
 static enum db_result ask(struct db *db, struct db_role *role)
 {
     enum { READ_ONLY, SUPER, INNODB, WSREP, PROVIDER, NAME, PORT, NUMBER, COUNT };
-    struct value values[COUNT] = {
+    struct db_value values[COUNT] = {
         {.name = "read_only"}, {.name = "super_read_only"}, {.name = "innodb_read_only"},
         {.name = "wsrep_on"},  {.name = "wsrep_provider"},  {.name = "hostname"},
         {.name = "port"},      {.name = "server_id"},
     };
-    enum db_result result = db_query(db, ask_variables, sizeof ask_variables - 1);
+    enum db_result result = db_values_ask(db, ask_variables, values, COUNT);
     if (result != DB_OK)
         return result;
-    read_values(db, values, COUNT);
     role->answers = role->writable = true;
     snprintf(role->server, sizeof role->server, "%s:%.8s:%.12s", values[NAME].text,
              values[PORT].text, values[NUMBER].text);
     for (size_t i = READ_ONLY; i <= INNODB && role->writable; i++)
         if (!is_off(&values[i]))
             refuse(role, &values[i]);
-    bool galera = !is_off(&values[WSREP]) && !is(&values[PROVIDER], "none");
+    bool galera = !is_off(&values[WSREP]) && !db_value_is(&values[PROVIDER], "none");
     return galera ? ask_galera(db, role) : DB_OK;
 }
 

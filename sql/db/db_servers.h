@@ -18,6 +18,19 @@
 #include "base/url.h"
 #include "sql/db/db.h"
 
+/* A variable or a status of a server. */
+struct db_value {
+    const char *name, *other; /* a server may know another name for it, which `name` then is */
+    char text[64];            /* "" when it knows neither */
+};
+
+/* Asks a SHOW VARIABLES or SHOW STATUS, and fills in those of the values that it tells. Results as
+ * db_query. */
+enum db_result db_values_ask(struct db *db, const char *question, struct db_value *values,
+                             size_t count);
+
+bool db_value_is(const struct db_value *value, const char *text);
+
 enum { DB_ROLE_NAME_SIZE = 96, DB_ROLE_WHY_SIZE = 128 };
 
 struct db_role {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/db/db_servers.h"
 #include "sql/ledger/ledger_query.h"
 
 /* ---- what it does ---- */
@@ -106,89 +107,59 @@ enum id {
     ID_COUNT
 };
 
-static const struct {
-    const char *name, *other;
-} names[ID_COUNT] = {
-    [FLUSH] = {"innodb_flush_log_at_trx_commit", ""},
-    [LOG_BIN] = {"log_bin", ""},
-    [SYNC_BINLOG] = {"sync_binlog", ""},
-    [WSREP_ON] = {"wsrep_on", ""},
-    [WSREP_PROVIDER] = {"wsrep_provider", ""},
+static const struct db_value unknown[ID_COUNT] = {
+    [FLUSH] = {"innodb_flush_log_at_trx_commit"},
+    [LOG_BIN] = {"log_bin"},
+    [SYNC_BINLOG] = {"sync_binlog"},
+    [WSREP_ON] = {"wsrep_on"},
+    [WSREP_PROVIDER] = {"wsrep_provider"},
     [ENABLED] = {"rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"},
     [WAIT_POINT] = {"rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point"},
     [TIMEOUT] = {"rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"},
     [WAIT_ALONE] = {"rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica"},
     [STATUS] = {"Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status"},
     [CLIENTS] = {"Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients"},
-    [SIZE] = {"wsrep_cluster_size", ""},
+    [SIZE] = {"wsrep_cluster_size"},
 };
 
-struct value {
-    const char *name; /* as the server calls it */
-    char text[32];    /* "" when it does not know it */
-};
-
-static void read_values(struct db *db, struct value values[ID_COUNT])
+static enum db_result ask(struct ledger *ledger, struct db_value values[ID_COUNT])
 {
-    for (char **row = db_row(db); row; row = db_row(db))
-        for (size_t i = 0; i < ID_COUNT && row[0] && row[1]; i++) {
-            bool other = strcmp(row[0], names[i].other) == 0;
-            if (!other && strcmp(row[0], names[i].name) != 0)
-                continue;
-            values[i].name = other ? names[i].other : names[i].name;
-            snprintf(values[i].text, sizeof values[i].text, "%s", row[1]);
-        }
-}
-
-static enum db_result ask(struct ledger *ledger, struct value values[ID_COUNT])
-{
-    for (size_t i = 0; i < ID_COUNT; i++)
-        values[i] = (struct value){.name = names[i].name};
-    enum db_result result = db_query(ledger->db, ask_variables, sizeof ask_variables - 1);
-    if (result == DB_OK)
-        read_values(ledger->db, values);
+    memcpy(values, unknown, sizeof unknown);
+    enum db_result result = db_values_ask(ledger->db, ask_variables, values, ID_COUNT);
     if (result != DB_OK || db_server_count(ledger->db) == 1)
         return result;
-    result = db_query(ledger->db, ask_status, sizeof ask_status - 1);
-    if (result == DB_OK)
-        read_values(ledger->db, values);
-    return result;
+    return db_values_ask(ledger->db, ask_status, values, ID_COUNT);
 }
 
-static bool is(const struct value *value, const char *text)
+static bool is_on(const struct db_value *value)
 {
-    return strcmp(value->text, text) == 0;
+    return db_value_is(value, "ON") || db_value_is(value, "1");
 }
 
-static bool is_on(const struct value *value)
-{
-    return is(value, "ON") || is(value, "1");
-}
-
-static long long number(const struct value *value)
+static long long number(const struct db_value *value)
 {
     return strtoll(value->text, NULL, 10);
 }
 
 /* The first of these that is so. */
-static const struct value *weak_disk(const struct value values[ID_COUNT])
+static const struct db_value *weak_disk(const struct db_value values[ID_COUNT])
 {
-    if (is(&values[FLUSH], "0") || is(&values[FLUSH], "2"))
+    if (db_value_is(&values[FLUSH], "0") || db_value_is(&values[FLUSH], "2"))
         return &values[FLUSH];
-    if (is_on(&values[LOG_BIN]) && !is(&values[SYNC_BINLOG], "1"))
+    if (is_on(&values[LOG_BIN]) && !db_value_is(&values[SYNC_BINLOG], "1"))
         return &values[SYNC_BINLOG];
     return NULL;
 }
 
-static const struct value *weak_replication(const struct value values[ID_COUNT])
+static const struct db_value *weak_replication(const struct db_value values[ID_COUNT])
 {
-    if (is_on(&values[WSREP_ON]) && !is(&values[WSREP_PROVIDER], "none"))
+    if (is_on(&values[WSREP_ON]) && !db_value_is(&values[WSREP_PROVIDER], "none"))
         return number(&values[SIZE]) < 2 ? &values[SIZE] : NULL;
     if (!is_on(&values[LOG_BIN]))
         return &values[LOG_BIN];
     if (!is_on(&values[ENABLED]))
         return &values[ENABLED];
-    if (!is(&values[WAIT_POINT], "AFTER_SYNC"))
+    if (!db_value_is(&values[WAIT_POINT], "AFTER_SYNC"))
         return &values[WAIT_POINT];
     if (number(&values[TIMEOUT]) < LEDGER_SEMI_SYNC_MS_MIN)
         return &values[TIMEOUT];
@@ -199,7 +170,8 @@ static const struct value *weak_replication(const struct value values[ID_COUNT])
     return number(&values[CLIENTS]) < 1 ? &values[CLIENTS] : NULL;
 }
 
-static const char *replication_advice(const struct value values[ID_COUNT], const struct value *weak)
+static const char *replication_advice(const struct db_value values[ID_COUNT],
+                                      const struct db_value *weak)
 {
     if (weak == &values[SIZE])
         return "start the other nodes of the cluster";
@@ -213,12 +185,12 @@ static const char *replication_advice(const struct value values[ID_COUNT], const
 
 enum ledger_result ledger_durable(struct ledger *ledger, struct ledger_weakness *weakness_out)
 {
-    struct value values[ID_COUNT];
+    struct db_value values[ID_COUNT];
     if (ask(ledger, values) != DB_OK)
         return LEDGER_FAILED;
     weakness_out->effect = "accepted orders may be lost when the ledger's machine loses power";
     weakness_out->advice = "set it to 1";
-    const struct value *weak = weak_disk(values);
+    const struct db_value *weak = weak_disk(values);
     if (!weak && db_server_count(ledger->db) > 1) {
         weak = weak_replication(values);
         weakness_out->effect = "accepted orders may be lost when the ledger's server dies and "
