@@ -59,10 +59,10 @@ static enum db_result failed(struct db *db, MYSQL_STMT *statement)
 static enum db_result prepare(struct bulk *bulk, struct db *db, const char *text, MYSQL_BIND *binds,
                               size_t row_size)
 {
-    MYSQL_STMT *statement = mysql_stmt_init(db_handle(db));
+    MYSQL_STMT *statement = mysql_stmt_init(db->mysql);
     if (!statement)
         abort();
-    bulk->generation = db_generation(db);
+    bulk->connection = db->stats.connects;
     if (mysql_stmt_prepare(statement, text, (unsigned long)strlen(text)) == 0 &&
         set_rows(statement, row_size, 1) &&
         mysql_stmt_bind_param(statement, binds) == 0) { /* which copies the bindings */
@@ -77,11 +77,11 @@ static enum db_result prepare(struct bulk *bulk, struct db *db, const char *text
 enum db_result bulk_execute(struct bulk *bulk, struct db *db, const char *text, MYSQL_BIND *binds,
                             size_t row_size, size_t count, uint64_t *affected_out)
 {
-    assert(count > 0);
+    assert(count > 0 && db->in_run && !db->begin);
     *affected_out = 0;
     db->doing = text;
     db->doing_length = strlen(text);
-    if (bulk->generation != db_generation(db))
+    if (bulk->connection != db->stats.connects)
         bulk_close(bulk);
     enum db_result result = bulk->statement ? DB_OK : prepare(bulk, db, text, binds, row_size);
     if (result != DB_OK)

@@ -11,7 +11,7 @@ typedef __typeof__(*((MYSQL_BIND *)0)->is_null) bulk_null;
 /* A statement, zero-initialised before its first use. */
 struct bulk {
     MYSQL_STMT *statement;
-    uint64_t generation; /* of the connection on which it was prepared */
+    uint64_t connection; /* on which it was prepared, as db_stats counts them */
 };
 
 /* True when the server takes bulk bindings: MariaDB does, MySQL does not. Within db_run. */

@@ -55,17 +55,8 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
  * db_keep_error. */
 bool db_connect_server(struct db *db, int64_t until_ms);
 
-/* Runs statements that set the session up. */
-bool db_set_up(struct db *db, const char *statements);
-
 /* True before db->until_ms. */
 bool db_has_time(const struct db *db);
-
-/* The present connection. Only within db_run, after its first query. */
-MYSQL *db_handle(struct db *db);
-
-/* Counts the connections: statements prepared on an earlier one no longer exist. */
-uint64_t db_generation(const struct db *db);
 
 /* How long an answer may be waited for: the time-out, or what is left of it while connecting. */
 int db_wait_ms(const struct db *db);
