@@ -61,8 +61,8 @@ void script_int(struct script_call *call, int64_t value);
  * script the server forgot are sent again and run after the rest of their pipeline. Callers must
  * bear that. Neighbouring calls of stock_take or of stock_settle go as one, which the server runs
  * without another client's commands in between; each gets its own result. In a cluster every call
- * goes by itself, to its node, and only those of one slot run in order, see lua/cluster/cluster.h; each
- * call has a key. */
+ * goes by itself, to its node, and only those of one slot run in order, see
+ * lua/cluster/cluster.h; each call has a key. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
 /* False when the last script_run or command_run lost Redis, or did not reach it. In a cluster: when
