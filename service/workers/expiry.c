@@ -163,7 +163,10 @@ static bool purge(struct expiry_worker *worker, unsigned days)
 static bool work(struct expiry_worker *worker)
 {
     unsigned days = (unsigned)worker->base.service->config.retention_days;
-    if (!expire(worker))
+    unsigned section = sale_cache_enter(worker->base.service->sale_cache);
+    bool expired = expire(worker);
+    sale_cache_leave(worker->base.service->sale_cache, section);
+    if (!expired)
         return false;
     faults_begin(worker->base.stock);
     if (purge(worker, days)) {
@@ -175,14 +178,6 @@ static bool work(struct expiry_worker *worker)
     return false;
 }
 
-static bool work_in_section(struct expiry_worker *worker)
-{
-    unsigned section = sale_cache_enter(worker->base.service->sale_cache);
-    bool done = work(worker);
-    sale_cache_leave(worker->base.service->sale_cache, section);
-    return done;
-}
-
 static void run(void *context)
 {
     struct expiry_worker *worker = context;
@@ -190,7 +185,7 @@ static void run(void *context)
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
         bool elected = atomic_load(&worker->base.service->prepared) && get_elected(worker);
-        if (elected && !work_in_section(worker)) {
+        if (elected && !work(worker)) {
             elected = false;
             resign(worker);
             pause_ms += FAILED_MS;
