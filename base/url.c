@@ -249,18 +249,30 @@ static const char *read_redis_options(struct span options, struct url *url)
     return wrong;
 }
 
-static const char *read_database(struct span path, struct url *url)
+/* Reads the database's number, and before it the name of Sentinel's master. */
+static const char *read_redis_path(struct span path, struct url *url)
 {
-    if (path.from != path.to && !read_number(path, URL_DATABASE_MAX, &url->database_number))
-        return "the database is not a number";
-    return NULL;
+    struct span database = path;
+    if (url->kind == URL_SENTINEL) {
+        database = cut(&path, '/');
+        if (path.from == path.to)
+            return "the master's name is missing";
+        if (!decode(path, url->name, sizeof url->name))
+            return "the master's name is too long or badly percent-encoded";
+    }
+    bool good = database.from == database.to ||
+                read_number(database, URL_DATABASE_MAX, &url->database_number);
+    if (url->kind == URL_CLUSTER && (!good || url->database_number != 0))
+        return "a cluster has no database but 0";
+    return good ? NULL : "the database is not a number";
 }
 
 static const char *read_redis(const struct spans *spans, unsigned port, struct url *url)
 {
-    const char *wrong = read_servers(spans, port, 1, url);
+    size_t servers_max = url->kind == URL_SINGLE ? 1 : URL_SERVERS_MAX;
+    const char *wrong = read_servers(spans, port, servers_max, url);
     if (!wrong)
-        wrong = read_database(spans->path, url);
+        wrong = read_redis_path(spans->path, url);
     return wrong ? wrong : read_redis_options(spans->option, url);
 }
 
@@ -279,30 +291,6 @@ static const char *read_unix(const struct spans *spans, unsigned port, struct ur
     if (!decode(spans->path, url->socket + 1, URL_SOCKET_SIZE - 1))
         return "the socket's path is too long or badly percent-encoded";
     return read_options(spans->option, &database, 1);
-}
-
-static const char *read_sentinel(const struct spans *spans, unsigned port, struct url *url)
-{
-    struct span name = spans->path, database = cut(&name, '/');
-    url->kind = URL_SENTINEL;
-    const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
-    if (wrong)
-        return wrong;
-    if (name.from == name.to)
-        return "the master's name is missing";
-    if (!decode(name, url->name, sizeof url->name))
-        return "the master's name is too long or badly percent-encoded";
-    wrong = read_database(database, url);
-    return wrong ? wrong : read_redis_options(spans->option, url);
-}
-
-static const char *read_cluster(const struct spans *spans, unsigned port, struct url *url)
-{
-    url->kind = URL_CLUSTER;
-    const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
-    if (!wrong && (read_database(spans->path, url) || url->database_number != 0))
-        wrong = "a cluster has no database but 0";
-    return wrong ? wrong : read_redis_options(spans->option, url);
 }
 
 static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
@@ -354,23 +342,27 @@ static const struct scheme {
     const char *family, *name, *form;
     unsigned port; /* unless the URL says another */
     bool tls;
+    enum url_kind kind;
     const char *(*read)(const struct spans *spans, unsigned port, struct url *url);
 } schemes[] = {
-    {"redis", "redis", "redis://[user:password@]host[:port][/db]", 6379, false, read_redis},
-    {"redis", "rediss", "rediss://[user:password@]host[:port][/db][?ca=/path]", 6379, true,
+    {"redis", "redis", "redis://[user:password@]host[:port][/db]", 6379, false, URL_SINGLE,
      read_redis},
-    {"redis", "redis+unix", "redis+unix://[user:password@]/path[?db=number]", 0, false, read_unix},
+    {"redis", "rediss", "rediss://[user:password@]host[:port][/db][?ca=/path]", 6379, true,
+     URL_SINGLE, read_redis},
+    {"redis", "redis+unix", "redis+unix://[user:password@]/path[?db=number]", 0, false, URL_SINGLE,
+     read_unix},
     {"redis", "redis+sentinel", "redis+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
-     false, read_sentinel},
+     false, URL_SENTINEL, read_redis},
     {"redis", "rediss+sentinel", "rediss+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
-     true, read_sentinel},
-    {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, false, read_cluster},
-    {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, true,
-     read_cluster},
+     true, URL_SENTINEL, read_redis},
+    {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, false, URL_CLUSTER,
+     read_redis},
+    {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, true, URL_CLUSTER,
+     read_redis},
     {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
-     read_mysql},
+     URL_SINGLE, read_mysql},
     {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, false,
-     read_zookeeper},
+     URL_SINGLE, read_zookeeper},
 };
 
 static const struct scheme *const schemes_end = schemes + sizeof schemes / sizeof *schemes;
@@ -413,6 +405,7 @@ static const char *read_all(const struct scheme *scheme, const char *text, struc
     if (find(spans.path, '@'))
         return "a / in the password is not written as %2F, or an @ in the path not as %40";
     url->tls = scheme->tls;
+    url->kind = scheme->kind;
     return scheme->read(&spans, scheme->port, url);
 }
 
