@@ -285,11 +285,6 @@ struct redis_stats redis_stats(const struct redis *redis)
     return stats;
 }
 
-void redis_count_reload(struct redis *redis)
-{
-    redis->stats.reloads++;
-}
-
 bool redis_first_use(struct redis *redis, unsigned script)
 {
     assert(script < 64);

@@ -24,7 +24,6 @@ enum redis_result {
 struct redis_stats {
     uint64_t connects; /* connections made, the first included */
     uint64_t failures; /* connections lost or not made */
-    uint64_t reloads;  /* calls sent again with their text: the server did not know the script */
 };
 
 /* Makes a client of `url`, of the family "redis" of base/url.h, without connecting. `timeout_ms`
@@ -141,9 +140,6 @@ void redis_set_error(struct redis *redis, const char *text);
  * forgotten its scripts. */
 bool redis_first_use(struct redis *redis, unsigned script);
 void redis_forget_scripts(struct redis *redis);
-
-/* Counts one call that had to be sent again with its text. */
-void redis_count_reload(struct redis *redis);
 
 /* Functions that lua/cluster/ provides to the client of one server and to its pipelines: a
  * table, as the client of a cluster is itself made of clients of one server and their pipelines. */

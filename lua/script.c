@@ -238,7 +238,6 @@ static bool receive_joined(struct redis *redis, struct script_call *calls, size_
  * keeps its REDIS_FAILED: the server has refused it and was not asked again. */
 static void run_with_text(struct redis *redis, struct script_call *call)
 {
-    redis_count_reload(redis);
     if (redis_connected(redis) && script_append(redis, call, 1, true))
         receive_joined(redis, call, 1);
 }

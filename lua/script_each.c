@@ -87,7 +87,6 @@ static void take_replies(struct script_line *line, struct script_call *call)
         } else if (script_take(line->redis, call, reply)) {
             /* The server does not know the script, so it has not run the call: again, with the
              * text. A command that could not be sent to its end cannot run: still REDIS_FAILED. */
-            redis_count_reload(line->redis);
             if (script_append(line->redis, call, 1, true) && redis_flush(line->redis))
                 call->value_count = WAITING;
         }

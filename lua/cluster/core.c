@@ -255,7 +255,6 @@ static void cluster_add_stats(const struct cluster *cluster, struct redis_stats 
         struct redis_stats node = redis_stats(cluster->map.nodes[i]->redis);
         stats->connects += node.connects;
         stats->failures += node.failures;
-        stats->reloads += node.reloads;
     }
 }
 

@@ -204,13 +204,6 @@ static void again(struct pipeline *pipeline, size_t i, bool asking, int node)
     entry->node = (int16_t)node;
 }
 
-static void again_with_text(struct pipeline *pipeline, size_t i, struct redis *node)
-{
-    redis_count_reload(node);
-    pipeline->cluster->entries[i].state = ENTRY_SEND;
-    pipeline->cluster->entries[i].text = true;
-}
-
 /* Returns the node that a refusal leads to, and notes the change; CLUSTER_NO_NODE: to none. */
 static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
                 const struct cluster_redirect *redirect)
@@ -273,7 +266,8 @@ static void receive_entry(struct pipeline *pipeline, size_t i)
     cluster->reached = true;
     bool error = reply->type == REDIS_REPLY_ERROR;
     if (error && pipeline->scripts && !entry->text && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        again_with_text(pipeline, i, node);
+        entry->state = ENTRY_SEND;
+        entry->text = true;
         freeReplyObject(reply);
     } else if (error && follow(pipeline, i, reply->str)) {
         freeReplyObject(reply);

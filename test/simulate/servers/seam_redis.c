@@ -116,11 +116,6 @@ struct redis_stats redis_stats(const struct redis *redis)
     return redis->stats;
 }
 
-void redis_count_reload(struct redis *redis)
-{
-    redis->stats.reloads++;
-}
-
 bool redis_first_use(struct redis *redis, unsigned script)
 {
     uint64_t bit = UINT64_C(1) << script;
