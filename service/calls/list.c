@@ -47,17 +47,6 @@ static const char *read_query(struct request_call *asked, const struct call *cal
 
 /* ---- one page from the ledger ---- */
 
-/* One call looks at a bounded number of rows. A user's orders have an index of their own. */
-static enum ledger_result read_rows(struct ledger *ledger, const struct request_call *asked,
-                                    struct ledger_record *rows, size_t max, size_t *count_out,
-                                    uint64_t *next_out)
-{
-    const struct ledger_filter *filter = &asked->filter;
-    return filter->user_id[0] != '\0'
-               ? ledger_user_orders(ledger, filter, *next_out, max, rows, count_out, next_out)
-               : ledger_orders_scan(ledger, filter, *next_out, max, rows, count_out, next_out);
-}
-
 /* Reads the next page, of at most asked->limit orders; asked->after is then where the following
  * page begins, or 0. The filter may let through few of the rows that one call looks at, so it is
  * repeated until the page is full, all rows were seen, or the time is over. The caller
@@ -73,8 +62,8 @@ static struct ledger_record *fetch(struct ledger *ledger, struct request_call *a
         abort();
     do {
         size_t found = 0;
-        result = read_rows(ledger, asked, rows + *count_out, asked->limit - *count_out, &found,
-                           &asked->after);
+        result = ledger_orders_list(ledger, &asked->filter, asked->after, asked->limit - *count_out,
+                                    rows + *count_out, &found, &asked->after);
         *count_out += found;
         assert(*count_out <= asked->limit);
     } while (result == LEDGER_OK && *count_out < asked->limit && asked->after != 0 &&

@@ -2,8 +2,6 @@
 #include "sql/orders/orders.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "sql/ledger/ledger_query.h"
 
@@ -14,52 +12,6 @@ static void text_condition(struct sql_text *sql, const char *column, const char 
 {
     if (value[0] != '\0')
         sql_printf(sql, " AND %-s=%s", column, value);
-}
-
-/* Completes and runs a SELECT that ends in its conditions on the id. Orders that make no sense are
- * left out. `last_out`: the id of the last row when there may be more; else 0. */
-static enum ledger_result read_page(struct ledger *ledger, const struct ledger_filter *filter,
-                                    size_t max, struct ledger_record *orders_out, size_t *count_out,
-                                    uint64_t *last_out)
-{
-    size_t rows = 0;
-    struct sql_text *sql = &ledger->sql;
-    text_condition(sql, "sku", filter->sku);
-    text_condition(sql, "user_id", filter->user_id);
-    text_condition(sql, "status", filter->status);
-    sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    for (char **row = db_row(ledger->db); row && rows < max; row = db_row(ledger->db), rows++) {
-        *last_out = ledger_u64(row[0]);
-        *count_out += ledger_record_read(ledger, &orders_out[*count_out], row);
-    }
-    if (rows < max)
-        *last_out = 0;
-    return LEDGER_OK;
-}
-
-/* A filter that lets little through must not make a call read the whole table. */
-enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_record *orders_out,
-                                      size_t *count_out, uint64_t *next_out)
-{
-    uint64_t end = UINT64_MAX, last = 0;
-    bool filters =
-        filter->sku[0] != '\0' || filter->user_id[0] != '\0' || filter->status[0] != '\0';
-    assert(max > 0 && max <= LEDGER_SCAN_MAX);
-    *count_out = 0;
-    *next_out = 0;
-    if (filters && ledger_piece_end(ledger, ledger_read, after, LEDGER_SCAN_MAX, &end) != DB_OK)
-        return LEDGER_FAILED;
-    sql_begin(&ledger->sql, SELECT "order_id>%ju AND order_id<=%ju", after, end);
-    if (read_page(ledger, filter, max, orders_out, count_out, &last) != LEDGER_OK)
-        return LEDGER_FAILED;
-    if (last != 0)
-        *next_out = last;
-    else if (end != UINT64_MAX)
-        *next_out = end;
-    return LEDGER_OK;
 }
 
 /* Finds the first LEDGER_USER_IDS_MAX orders of a user above `after`, sorted, and appends them as a
@@ -83,25 +35,54 @@ static enum db_result find_user_orders(struct ledger *ledger, const char *user_i
     return result;
 }
 
-enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_record *orders_out,
-                                      size_t *count_out, uint64_t *next_out)
+/* Begins a SELECT of the orders that one call looks at. `end_out`: the last of them when there are
+ * more, else 0. A filter that lets little through must not make a call read the whole table. DB_NO:
+ * there are none. */
+static enum db_result text_orders(struct ledger *ledger, const struct ledger_filter *filter,
+                                  uint64_t after, uint64_t *end_out)
 {
+    enum db_result result = DB_OK;
     struct sql_text list = {0};
-    uint64_t last_id = 0, last = 0;
-    assert(filter->user_id[0] != '\0' && max > 0);
-    *count_out = 0;
-    *next_out = 0;
-    enum ledger_result result =
-        ledger_from_db(find_user_orders(ledger, filter->user_id, after, &list, &last_id));
-    if (result == LEDGER_OK && list.length > 0) {
+    if (filter->user_id[0] != '\0') {
+        result = find_user_orders(ledger, filter->user_id, after, &list, end_out);
         sql_begin(&ledger->sql, SELECT "order_id IN(");
         sql_append(&ledger->sql, list.text, list.length);
         sql_append(&ledger->sql, ")", 1);
-        result = read_page(ledger, filter, max, orders_out, count_out, &last);
+        bool none = result == DB_OK && list.length == 0;
+        sql_free(&list);
+        return none ? DB_NO : result;
     }
-    if (result == LEDGER_OK) /* the filter may leave few of these orders, and more follow */
-        *next_out = last != 0 ? last : last_id;
-    sql_free(&list);
+    *end_out = UINT64_MAX;
+    if (filter->sku[0] != '\0' || filter->status[0] != '\0')
+        result = ledger_piece_end(ledger, ledger_read, after, LEDGER_SCAN_MAX, end_out);
+    sql_begin(&ledger->sql, SELECT "order_id>%ju AND order_id<=%ju", after, *end_out);
+    *end_out = *end_out == UINT64_MAX ? 0 : *end_out;
     return result;
+}
+
+enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger_filter *filter,
+                                      uint64_t after, size_t max, struct ledger_record *orders_out,
+                                      size_t *count_out, uint64_t *next_out)
+{
+    size_t rows = 0;
+    uint64_t end = 0, last = 0;
+    struct sql_text *sql = &ledger->sql;
+    assert(max > 0 && max <= LEDGER_SCAN_MAX);
+    *count_out = 0;
+    *next_out = 0;
+    enum db_result result = text_orders(ledger, filter, after, &end);
+    if (result != DB_OK)
+        return result == DB_NO ? LEDGER_OK : LEDGER_FAILED;
+    text_condition(sql, "sku", filter->sku);
+    text_condition(sql, "user_id", filter->user_id);
+    text_condition(sql, "status", filter->status);
+    sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row && rows < max; row = db_row(ledger->db), rows++) {
+        last = ledger_u64(row[0]);
+        *count_out += ledger_record_read(ledger, &orders_out[*count_out], row);
+    }
+    *next_out = rows == max ? last : end;
+    return LEDGER_OK;
 }

@@ -164,18 +164,13 @@ struct ledger_filter {
     char status[16]; /* as ledger_status_name writes it */
 };
 
-/* Lists up to `max` orders of all users with ids above `after`, sorted by id, without their keys.
- * Orders whose rows make no sense are left out, and noted in ledger_fault. It reads along the
- * primary key, at most LEDGER_SCAN_MAX rows, so it may find fewer although there are more.
- * `next_out` is the id to go on after; 0: there are no more. LEDGER_OK or LEDGER_FAILED. */
-enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_record *orders_out,
-                                      size_t *count_out, uint64_t *next_out);
-
-/* As ledger_orders_scan, for the orders of filter->user_id, until ledger_purge has deleted their
- * keys. One call reads the user's keys and at most LEDGER_USER_IDS_MAX of the orders, so with a
- * filter it may find fewer although there are more. */
-enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
+/* Lists up to `max` orders with ids above `after`, sorted by id, without their keys. Orders whose
+ * rows make no sense are left out, and noted in ledger_fault. It reads along the primary key, at
+ * most LEDGER_SCAN_MAX rows; with a user in the filter, the user's keys, until ledger_purge has
+ * deleted them, and at most LEDGER_USER_IDS_MAX of the orders. So it may find fewer although there
+ * are more: `next_out` is the id to go on after; 0: there are no more. LEDGER_OK or
+ * LEDGER_FAILED. */
+enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 

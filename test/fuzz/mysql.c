@@ -415,13 +415,10 @@ static void run_list(struct ledger *ledger, unsigned what)
     struct ledger_filter filter = {.sku = "a"};
     size_t count = 0;
     uint64_t next = 0;
-    enum ledger_result result;
-    if (what % 2) {
+    if (what % 2)
         strcpy(filter.user_id, "u");
-        result = ledger_user_orders(ledger, &filter, what, MAX, orders, &count, &next);
-    } else {
-        result = ledger_orders_scan(ledger, &filter, what, MAX, orders, &count, &next);
-    }
+    enum ledger_result result =
+        ledger_orders_list(ledger, &filter, what, MAX, orders, &count, &next);
     assert(result == LEDGER_OK || result == LEDGER_FAILED);
     assert(count <= MAX);
     for (size_t i = 0; result == LEDGER_OK && i < count; i++)
