@@ -128,14 +128,10 @@ void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
 void ledger_segments_text(struct sql_text *sql, const char *sku);
 
 /* Reads a row of that SELECT. False, with a note of the damage, when the service cannot have
- * written one of its numbers, or sold exceeds the capacity: then only the segment's number is
- * set. */
+ * written one of its numbers, or, unless it is read `as_it_is`, sold exceeds the capacity: then only
+ * the segment's number is set. */
 bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
-                         char **row);
-
-/* As ledger_segment_read, but true also when sold exceeds the capacity. */
-bool ledger_segment_read_as_it_is(struct ledger *ledger, const char *sku,
-                                  struct ledger_segment *segment, char **row);
+                         char **row, bool as_it_is);
 
 /* Reads all of its rows, at most `max`. LEDGER_DAMAGED: one of them makes no sense. */
 enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,

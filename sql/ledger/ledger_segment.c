@@ -19,33 +19,23 @@ static bool is_in_range(char **row)
            ledger_number_valid(row[4], 0, INT64_MAX);
 }
 
-bool ledger_segment_read_as_it_is(struct ledger *ledger, const char *sku,
-                                  struct ledger_segment *segment, char **row)
+bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
+                         char **row, bool as_it_is)
 {
-    bool in_range = is_in_range(row);
+    bool in_range = is_in_range(row), fits = ledger_u32(row[3]) <= ledger_u32(row[2]);
     *segment = (struct ledger_segment){.segment = ledger_u32(row[0])};
-    if (!in_range || ledger_u32(row[3]) > ledger_u32(row[2]))
+    if (!in_range || !fits)
         ledger_note_damage(ledger,
                            "stock_segment: sku '%s', segment %s, round %s, capacity %s, sold %s, "
                            "fence %s",
                            sku, row[0], row[1], row[2], row[3], row[4]);
-    if (!in_range)
+    if (!in_range || (!fits && !as_it_is))
         return false;
     segment->round = ledger_u32(row[1]);
     segment->capacity = ledger_u32(row[2]);
     segment->sold = ledger_u32(row[3]);
     segment->fence = ledger_u64(row[4]);
     return true;
-}
-
-bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
-                         char **row)
-{
-    bool valid = ledger_segment_read_as_it_is(ledger, sku, segment, row) &&
-                 segment->sold <= segment->capacity;
-    if (!valid)
-        *segment = (struct ledger_segment){.segment = segment->segment};
-    return valid;
 }
 
 enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,
@@ -55,7 +45,7 @@ enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,
     enum ledger_result result = LEDGER_OK;
     *count_out = 0;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
-        if (!ledger_segment_read(ledger, sku, &segments_out[(*count_out)++], row))
+        if (!ledger_segment_read(ledger, sku, &segments_out[(*count_out)++], row, false))
             result = LEDGER_DAMAGED;
     return *count_out == 0 ? LEDGER_NO : result;
 }

@@ -114,7 +114,7 @@ static enum db_result recover(struct ledger *ledger, const char *sku,
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         struct ledger_segment *segment = segment_find(segments, count, ledger_u32(row[0]));
         if (segment) /* a damaged row is taken for none */
-            ledger_segment_read(ledger, sku, segment, row);
+            ledger_segment_read(ledger, sku, segment, row, false);
     }
     return DB_OK;
 }

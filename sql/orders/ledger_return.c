@@ -64,7 +64,7 @@ static enum db_result lock_segments(struct returning *returning)
                              compare_place)
                    : NULL;
         if (segment) /* a damaged row is taken for none */
-            ledger_segment_read(ledger, segment->sku, &segment->row, row);
+            ledger_segment_read(ledger, segment->sku, &segment->row, row, false);
     }
     return result;
 }

@@ -41,7 +41,7 @@ static enum db_result read_segments(struct ledger *ledger, const struct ledger_r
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         if (count == restock->fence_count)
             return DB_NO;
-        if (!ledger_segment_read(ledger, restock->sku, &segments[count++], row))
+        if (!ledger_segment_read(ledger, restock->sku, &segments[count++], row, false))
             return DB_FAILED;
     }
     return count == restock->fence_count ? DB_OK : DB_NO;

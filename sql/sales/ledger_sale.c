@@ -169,9 +169,8 @@ static void add_row(struct stock_rows *rows, char **row)
     if (!rows->valid || !columns[0] || rows->count == LEDGER_SEGMENTS_MAX)
         return;
     struct ledger_segment *segment = &rows->segments[rows->count++];
-    rows->valid = rows->as_it_is
-                      ? ledger_segment_read_as_it_is(rows->ledger, rows->sale.sku, segment, columns)
-                      : ledger_segment_read(rows->ledger, rows->sale.sku, segment, columns);
+    rows->valid =
+        ledger_segment_read(rows->ledger, rows->sale.sku, segment, columns, rows->as_it_is);
     rows->sale.sold += segment->sold;
 }
 
