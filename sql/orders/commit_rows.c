@@ -43,8 +43,7 @@ struct stock_row {
     uint64_t fence, settled;
 };
 
-/* LASTING: orders that never expire; they do without the last column. */
-enum kind { LASTING, EXPIRING, KEYS, QUOTAS, STOCK, KINDS };
+enum { STOCK = COMMIT_QUOTAS + 1, KINDS }; /* one more kind, of stock updates */
 
 struct commit_rows {
     struct bulk bulks[KINDS];
@@ -113,20 +112,20 @@ static const struct {
     size_t count;
     struct column columns[COLUMNS_MAX];
 } kinds[] = {
-    [LASTING] = {ORDERS_INSERT ")VALUES", "", 8, {ORDERS_COLUMNS}},
-    [EXPIRING] = {ORDERS_INSERT ",expires_at)VALUES",
-                  "",
-                  9,
-                  {ORDERS_COLUMNS, COLUMN(MOMENT, expires_at)}},
-    [KEYS] = {"INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES",
-              "",
-              3,
-              {COLUMN(TEXT, user_id), COLUMN(TEXT, key), COLUMN(LONG_NUMBER, order_id)}},
-    [QUOTAS] = {USER_QUOTA_INSERT,
-                USER_QUOTA_ADD,
-                6,
-                {COLUMN(TEXT, sku), COLUMN(NUMBER, round), COLUMN(TEXT, user_id),
-                 COLUMN(NUMBER, qty), COLUMN(NUMBER, limit), COLUMN(LONG_NUMBER, order_id)}},
+    [COMMIT_LASTING] = {ORDERS_INSERT ")VALUES", "", 8, {ORDERS_COLUMNS}},
+    [COMMIT_EXPIRING] = {ORDERS_INSERT ",expires_at)VALUES",
+                         "",
+                         9,
+                         {ORDERS_COLUMNS, COLUMN(MOMENT, expires_at)}},
+    [COMMIT_KEYS] = {"INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES",
+                     "",
+                     3,
+                     {COLUMN(TEXT, user_id), COLUMN(TEXT, key), COLUMN(LONG_NUMBER, order_id)}},
+    [COMMIT_QUOTAS] = {USER_QUOTA_INSERT,
+                       USER_QUOTA_ADD,
+                       6,
+                       {COLUMN(TEXT, sku), COLUMN(NUMBER, round), COLUMN(TEXT, user_id),
+                        COLUMN(NUMBER, qty), COLUMN(NUMBER, limit), COLUMN(LONG_NUMBER, order_id)}},
     [STOCK] = {"INSERT INTO stock_segment"
                "(sku,segment,round,capacity,sold,fence,settings_version)VALUES",
                "ON DUPLICATE KEY UPDATE sold=IF(" GUARD ",sold+VALUES(sold),sold),"
@@ -156,7 +155,7 @@ static MYSQL_BIND bind_column(const struct column *column, void *value)
     }
 }
 
-static enum db_result run_bulk(struct commit_rows *rows, struct db *db, enum kind kind, void *first,
+static enum db_result run_bulk(struct commit_rows *rows, struct db *db, unsigned kind, void *first,
                                size_t row_size, size_t count, uint64_t *affected_out)
 {
     MYSQL_BIND binds[COLUMNS_MAX];
@@ -194,8 +193,7 @@ static void text_column(struct sql_text *sql, const struct column *column, const
     }
 }
 
-static enum db_result run_text(struct commit_rows *rows, struct db *db, enum kind kind,
-                               size_t count)
+static enum db_result run_text(struct commit_rows *rows, struct db *db, unsigned kind, size_t count)
 {
     struct sql_text *sql = &rows->sql;
     sql_begin(sql, "%-s", kinds[kind].insert);
@@ -249,7 +247,7 @@ static void set_moment(struct moment *out, int64_t ms, const struct moment *like
         out->time = like && like->ms == ms ? like->time : utc_time(ms);
 }
 
-static void fill_row(struct row *row, const struct ledger_order *order, enum kind kind,
+static void fill_row(struct row *row, const struct ledger_order *order, enum commit_rows_kind kind,
                      const struct row *before)
 {
     row->order_id = order->order_id;
@@ -262,7 +260,7 @@ static void fill_row(struct row *row, const struct ledger_order *order, enum kin
     bool keyed = order->key && order->key[0] != '\0';
     set_text(&row->key, keyed ? order->key : "");
     row->key.none = !keyed;
-    if (kind == KEYS && !keyed) { /* outside the alphabet of clients' keys */
+    if (kind == COMMIT_KEYS && !keyed) { /* outside the alphabet of clients' keys */
         row->key.bytes[0] = '#';
         row->key.length =
             (unsigned long)(decimal_put(row->key.bytes + 1, order->order_id) - row->key.bytes);
@@ -273,22 +271,10 @@ static void fill_row(struct row *row, const struct ledger_order *order, enum kin
     set_moment(&row->expires_at, order->expires_ms, before ? &before->expires_at : NULL);
 }
 
-static bool any_expires(const struct ledger_order *const *orders, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->expires_ms != 0)
-            return true;
-    return false;
-}
-
 enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
-                                  enum commit_rows_kind wanted,
+                                  enum commit_rows_kind kind,
                                   const struct ledger_order *const *orders, size_t count)
 {
-    enum kind kind = wanted == COMMIT_KEYS        ? KEYS
-                     : wanted == COMMIT_QUOTAS    ? QUOTAS
-                     : any_expires(orders, count) ? EXPIRING
-                                                  : LASTING;
     uint64_t affected = 0;
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)

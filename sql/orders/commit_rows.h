@@ -10,8 +10,8 @@ struct commit_rows;
 struct commit_rows *commit_rows_open(void);
 void commit_rows_close(struct commit_rows **rows);
 
-/* The kinds of rows that orders have. */
-enum commit_rows_kind { COMMIT_ORDERS, COMMIT_KEYS, COMMIT_QUOTAS };
+/* The kinds of rows that orders have; COMMIT_LASTING is for orders none of which expires. */
+enum commit_rows_kind { COMMIT_LASTING, COMMIT_EXPIRING, COMMIT_KEYS, COMMIT_QUOTAS };
 
 /* Inserts the rows of that kind for `count` orders, within db_run, after its first query; `bulk`:
  * the server takes bulk bindings (bulk_supported), otherwise the rows are sent as one text. Results

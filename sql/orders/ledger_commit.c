@@ -29,8 +29,9 @@ struct commit {
     const struct ledger_order *by_key[LEDGER_ORDERS_MAX];  /* by user and key */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
     size_t limited_count;
-    bool joint; /* one statement makes the stock updates */
-    bool late;  /* the time of an order was over */
+    bool expiring; /* some of them expire */
+    bool joint;    /* one statement makes the stock updates */
+    bool late;     /* the time of an order was over */
 };
 
 /* Orders without a key come first: '#', which their rows begin with, is less than any letter of a
@@ -61,6 +62,7 @@ static void list_orders(struct commit *commit)
     for (size_t i = 0; i < commit->order_count; i++) {
         const struct ledger_order *order = &commit->orders[i];
         commit->listed[i] = commit->by_key[i] = order;
+        commit->expiring |= order->expires_ms != 0;
         if (order->limit > 0)
             commit->limited[commit->limited_count++] = order;
     }
@@ -171,7 +173,8 @@ static enum db_result write_all(struct commit *commit)
             commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->order_count);
     if (result == DB_OK)
         result =
-            commit_rows_insert(rows, db, bulk, COMMIT_ORDERS, commit->listed, commit->order_count);
+            commit_rows_insert(rows, db, bulk, commit->expiring ? COMMIT_EXPIRING : COMMIT_LASTING,
+                               commit->listed, commit->order_count);
     if (result == DB_OK)
         result = commit_rows_insert(rows, db, bulk, COMMIT_QUOTAS, commit->limited,
                                     commit->limited_count);
@@ -209,7 +212,7 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     commit.orders = orders;
     commit.order_count = order_count;
     commit.limited_count = 0; /* the lists stay unset: they are large */
-    commit.joint = commit.late = false;
+    commit.expiring = commit.joint = commit.late = false;
     list_orders(&commit);
     struct db_run run = {0};
     while (db_run(ledger->db, &run))
