@@ -51,33 +51,28 @@ struct db {
 struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
                        size_t error_size);
 
-/* Connects to the db's server and sets the session up, by `until_ms`. False: the error is kept, see
- * db_keep_error. */
+/* Connects to the db's server and sets the session up, by `until_ms`. False: db->error says why. */
 bool db_connect_server(struct db *db, int64_t until_ms);
 
-/* True before db->until_ms. */
+/* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left
+ * of it while connecting. */
 bool db_has_time(const struct db *db);
-
-/* How long an answer may be waited for: the time-out, or what is left of it while connecting. */
 int db_wait_ms(const struct db *db);
 
 /* Says what an error of a statement (not of a commit) means; closes the connection unless it can
  * still be used. */
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text);
 
-/* Closes the connection, if there is one. */
+/* Closes the connection, if there is one; and counts it as lost. */
 void db_drop_connection(struct db *db);
-
-/* Closes the connection, if there is one, and counts it as lost. */
 void db_disconnect(struct db *db);
 
 /* Frees the rows of the last query. */
 void db_drop_rows(struct db *db);
 
-/* Notes the last error for db_fault, with the kind of statement and its table. */
-void db_note_fault(struct db *db);
-
-/* Keeps the error for db_error. */
+/* Keeps the error for db_error; and notes it for db_fault, with the kind of statement and its
+ * table. */
 void db_keep_error(struct db *db, unsigned code, const char *text);
+void db_note_fault(struct db *db);
 
 #endif

@@ -79,8 +79,8 @@ typedef void ledger_stock_visit(const struct ledger_sale *sale,
 enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
                                      ledger_stock_visit *visit, void *context);
 
-/* As ledger_stock_find, of one sku, for an audit, which tells where rows contradict each other:
- * segments that are missing or have sold more than their capacity leave no sale out. */
+/* As ledger_stock_find, of one sku, for an audit: segments that are missing or have sold more than
+ * their capacity leave no sale out. */
 enum ledger_result ledger_stock_find_as_it_is(struct ledger *ledger, const char *sku,
                                               ledger_stock_visit *visit, void *context);
 
@@ -96,14 +96,14 @@ struct ledger_reset {
     uint32_t held;          /* out: units that orders of the old round hold */
 };
 
-/* Begins the next round of a sale, or its first. `sale` in: sku, total, segments and settings; its
- * round and its settings' version are those that the caller has read, 0 for a sale that did not
- * exist. On LEDGER_OK they are the new ones, nothing is sold, and `segments_out` (room for
- * `sale->segments`) has the new rows. From then on no order of the old round can be paid; where
- * they hold units, ledger_round_end_step ends the reserved ones. LEDGER_NO: orders of the old round
- * hold units (`held` > 0) and `end_round` does not say so, or (`held` is 0) the round or the
- * version is another by now. LEDGER_DUPLICATE: the key has been used. LEDGER_UNKNOWN: the round
- * may have begun; with a key it may be repeated, and the repeat waits for the first try to end. */
+/* Begins the next round of a sale, or its first. `sale` in: sku, total, segments and settings, and
+ * the round and settings' version that the caller has read, 0 for a sale that did not exist; on
+ * LEDGER_OK they are the new ones, nothing is sold, and `segments_out` (room for `sale->segments`)
+ * has the new rows. From then on no order of the old round can be paid, and ledger_round_end_step
+ * ends the reserved ones. LEDGER_NO: orders of the old round hold units (`held` > 0) and `end_round`
+ * is off, or (`held` is 0) the round or the version is another by now. LEDGER_DUPLICATE: the key has
+ * been used. LEDGER_UNKNOWN: the round may have begun; with a key the call may be repeated, and the
+ * repeat waits for the first try to end. */
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *reset,
                                 struct ledger_sale *sale, struct ledger_segment *segments_out);
 
@@ -142,8 +142,12 @@ enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, c
 
 /* ---- the orders of a round ---- */
 
-/* Orders have no index by sale. So their table is read from the newest order back, some thousand
- * rows at a time, until all units are found that the round's orders hold. */
+/* Orders have no index by sale. So their table is read in pieces, from the newest order back, until
+ * all units are found that the round's orders hold. Each function below whose name ends in _step,
+ * and ledger_purge, does one piece in a short transaction that notes how far it has come, and locks
+ * nothing that orders of other sales need: any process may call it at any time, and processes that
+ * do so at once take turns. LEDGER_OK: go on. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is
+ * harmless. */
 
 /* Orders of a round that hold units, as far as they have been read. */
 struct ledger_round_use {
@@ -161,26 +165,19 @@ enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, ui
 enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE],
                                          uint32_t *round_out);
 
-/* Goes on ending the reserved orders of such a round, past at most `rows` orders of whatever sales,
- * in one transaction that notes how far it came; processes that do so at once take turns.
- * `ended_out` counts the orders that it has expired. LEDGER_OK: go on. LEDGER_NO: nothing is left
- * to do. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is harmless. */
+/* Goes on ending the reserved orders of such a round, past at most `rows` orders of whatever sales.
+ * `ended_out` counts the orders that it has expired. LEDGER_NO: nothing is left to do. */
 enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku, uint32_t round,
                                          uint32_t rows, uint32_t *ended_out);
 
 /* ---- counting for a new limit ---- */
 
-/* ledger_settings_change has closed the sale for it. The counting is done in short transactions,
- * which lock nothing that orders of other sales need. Each of them also notes how far it has come,
- * so that any process can go on after it. The last one opens the sale. */
-
-/* Finds a sale that is being counted. LEDGER_NO: there is none. */
+/* Finds a sale that ledger_settings_change has closed to be counted. LEDGER_NO: there is none. */
 enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE]);
 
 /* Counts on in a sale, past at most `rows` orders of whatever sales, and opens the sale when that
- * was the rest. Processes may do so at once: they take turns. LEDGER_OK: go on. LEDGER_NO: the sale
- * is not being counted, or no more, as after the step that opens it. LEDGER_FAILED, LEDGER_UNKNOWN:
- * going on later is harmless. */
+ * was the rest. LEDGER_NO: the sale is not being counted, or no more, as after the step that opens
+ * it. */
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows);
 
 /* ---- the end of a sale ---- */
@@ -231,10 +228,8 @@ struct ledger_purged {
 };
 
 /* Deletes a piece of what is left of a round that ended more than `days` ago: the keys of its
- * orders, by which their users list them as well, and what its users had. Orders stay. Each piece
- * looks at `rows` rows or so, in short transactions that lock nothing that orders need. Any
- * process, at any time; what a process that died had done is not done again. LEDGER_OK: go on.
- * LEDGER_NO: there is no such round. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is harmless. */
+ * orders, by which their users list them as well, and what its users had. Orders stay. A piece is
+ * `rows` rows or so. LEDGER_NO: there is no such round. */
 enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned rows,
                                 struct ledger_purged *purged_out);
 
