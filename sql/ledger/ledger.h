@@ -124,8 +124,9 @@ void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
 
 /* ---- for sql/ only ---- */
 
-/* Appends a SELECT of the sale's segments that ends in its condition on the sku. */
-void ledger_segments_text(struct sql_text *sql, const char *sku);
+/* A SELECT of a sale's segments that ends in its condition on the sku, a %s of sql_printf. */
+#define LEDGER_SEGMENTS_SELECT                                                                     \
+    "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=%s"
 
 /* Reads a row of that SELECT. False, with a note of the damage, when the service cannot have
  * written one of its numbers, or, unless it is read `as_it_is`, sold exceeds the capacity: then only

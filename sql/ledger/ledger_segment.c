@@ -3,12 +3,6 @@
 
 #include "sql/ledger/ledger_query.h"
 
-void ledger_segments_text(struct sql_text *sql, const char *sku)
-{
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=%s",
-               sku);
-}
-
 /* Whether each number is one that the service could have written. */
 static bool is_in_range(char **row)
 {
@@ -54,9 +48,7 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
                                    struct ledger_segment *segments_out, size_t *count_out)
 {
     *count_out = 0;
-    sql_clear(&ledger->sql);
-    ledger_segments_text(&ledger->sql, sku);
-    sql_printf(&ledger->sql, " ORDER BY segment");
+    sql_begin(&ledger->sql, LEDGER_SEGMENTS_SELECT " ORDER BY segment", sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     return ledger_segments_read(ledger, sku, segments_out, LEDGER_SEGMENTS_MAX, count_out);

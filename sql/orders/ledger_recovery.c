@@ -129,7 +129,7 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
     segments_order(segments, count, places);
     for (size_t i = 0; i < count; i++)
         text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);
-    ledger_segments_text(sql, sku);
+    sql_printf(sql, LEDGER_SEGMENTS_SELECT, sku);
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);
         segments[i].round = 0; /* stays 0 where the ledger has no such row */

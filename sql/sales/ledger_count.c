@@ -69,21 +69,17 @@ static enum db_result lock(struct step *step)
 }
 
 /* Deletes what was counted in all rounds; when nothing is left, the next step counts. */
-static enum db_result forget(struct step *step)
+static enum db_result forget(const struct step *step)
 {
-    struct sql_text *sql = &step->ledger->sql;
-    enum db_result result = ledger_do(
-        step->ledger, "DELETE FROM user_quota WHERE sku=%s ORDER BY round,user_id LIMIT %u",
-        step->sku, step->rows);
-    if (result != DB_OK || db_affected(step->ledger->db, 0) >= step->rows)
+    struct ledger *ledger = step->ledger;
+    enum db_result result =
+        ledger_do(ledger, "DELETE FROM user_quota WHERE sku=%s ORDER BY round,user_id LIMIT %u",
+                  step->sku, step->rows);
+    if (result != DB_OK || db_affected(ledger->db, 0) >= step->rows)
         return result;
-    sql_begin(sql, "UPDATE quota_count SET counted_to=");
-    if (step->all)
-        sql_append(sql, "0", 1);
-    else
-        ledger_round_first_text(sql, step->sku, step->round);
-    sql_printf(sql, " WHERE sku=%s", step->sku);
-    return ledger_query(step->ledger);
+    return ledger_do(
+        ledger, "UPDATE quota_count SET counted_to=IF(%d,0," LEDGER_ROUND_FIRST ")WHERE sku=%s",
+        step->all, step->sku, step->round, step->sku);
 }
 
 /* Counts the orders up to `end`, but for those that were counted while the sale had no limit. A user

@@ -50,15 +50,15 @@ static enum ledger_result find_round(struct piece *piece, unsigned days)
 /* A guess is good enough: what is missed stays, and nobody minds. */
 static enum db_result lock_round(struct piece *piece)
 {
-    struct sql_text *sql = &piece->ledger->sql;
-    sql_begin(sql, "SELECT step,purged_to,last_id,");
-    ledger_round_first_text(sql, piece->purged->sku, piece->purged->round);
-    sql_printf(sql, " FROM sale_round WHERE sku=%s AND round=%u AND step<>'done' FOR UPDATE",
-               piece->purged->sku, piece->purged->round);
-    enum db_result result = ledger_query(piece->ledger);
-    char **row = result == DB_OK ? db_row(piece->ledger->db) : NULL;
-    if (!row)
-        return result == DB_OK ? DB_NO : result;
+    char **row;
+    const struct ledger_purged *purged = piece->purged;
+    enum db_result result =
+        ledger_do_row(piece->ledger, &row,
+                      "SELECT step,purged_to,last_id," LEDGER_ROUND_FIRST
+                      " FROM sale_round WHERE sku=%s AND round=%u AND step<>'done' FOR UPDATE",
+                      purged->sku, purged->round, purged->sku, purged->round);
+    if (result != DB_OK)
+        return result;
     snprintf(piece->step, sizeof piece->step, "%s", row[0]);
     piece->purged_to = ledger_u64(row[1]);
     piece->last_id = ledger_u64(row[2]);

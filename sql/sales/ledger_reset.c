@@ -16,20 +16,30 @@ struct beginning {
     struct ledger_segment *segments_out;
 };
 
+/* The version of the settings that a sale of the sku begins from. Those of a sale that was retired
+ * must not come again, or whoever still has its settings would take them for the present ones. So a
+ * later sale counts from the time of day, as changes are rarer than seconds; the rounds tell apart
+ * sales of one second. */
+#define FIRST_VERSION                                                                              \
+    "IF(MAX(round)IS NULL,0,"                                                                      \
+    "GREATEST(TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP()),0)+16*MAX(round))"
+
 /* Locks the sale, by a row of round 0 where there was none, so that two resets wait for each other
  * there. DB_NO: the sale is not as the caller has read it. */
 static enum db_result lock_sale(struct beginning *beginning)
 {
     struct ledger *ledger = beginning->ledger;
     const struct ledger_sale *sale = beginning->sale;
-    sql_clear(&ledger->sql);
-    ledger_round_row_text(&ledger->sql, sale->sku);
-    sql_printf(&ledger->sql, ";SELECT round,settings_version FROM sale WHERE sku=%s FOR UPDATE",
-               sale->sku);
-    enum db_result result = ledger_query(ledger);
-    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
-    if (!row)
-        return result == DB_OK ? DB_FAILED : result;
+    char **row;
+    /* A new row has the last round of an earlier sale of the sku, or 0, so that rounds count on. */
+    enum db_result result =
+        ledger_do_row(ledger, &row,
+                      "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT %s"
+                      ",COALESCE(MAX(round),0),0,0," FIRST_VERSION " FROM sale_round WHERE sku=%s;"
+                      "SELECT round,settings_version FROM sale WHERE sku=%s FOR UPDATE",
+                      sale->sku, sale->sku, sale->sku);
+    if (result != DB_OK)
+        return result == DB_NO ? DB_FAILED : result;
     bool created = db_affected(ledger->db, 0) == 1;
     beginning->round = ledger_u32(row[0]);
     beginning->version = ledger_u32(row[1]);
@@ -60,10 +70,8 @@ static enum db_result read_held(struct beginning *beginning)
 {
     struct ledger *ledger = beginning->ledger;
     uint32_t held = 0;
-    sql_clear(&ledger->sql);
-    ledger_segments_text(&ledger->sql, beginning->sale->sku);
-    sql_printf(&ledger->sql, " ORDER BY segment FOR UPDATE");
-    enum db_result result = ledger_query(ledger);
+    enum db_result result = ledger_do(ledger, LEDGER_SEGMENTS_SELECT " ORDER BY segment FOR UPDATE",
+                                      beginning->sale->sku);
     if (result != DB_OK)
         return result;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
@@ -106,9 +114,7 @@ static void text_rows(struct sql_text *sql, const struct beginning *beginning)
                "DELETE FROM stock_segment WHERE sku=%s AND segment>=%u;",
                sale->sku, sale->segments);
     ledger_round_end_text(sql, sale->sku, beginning->round, sale->segments, false);
-    sql_append(sql, ";", 1);
-    ledger_segments_text(sql, sale->sku);
-    sql_printf(sql, " ORDER BY segment");
+    sql_printf(sql, ";" LEDGER_SEGMENTS_SELECT " ORDER BY segment", sale->sku);
 }
 
 static enum db_result begin_round(struct beginning *beginning)

@@ -32,10 +32,8 @@ static enum db_result read_segments(struct ledger *ledger, const struct ledger_r
                                     struct ledger_segment *segments)
 {
     size_t count = 0;
-    sql_clear(&ledger->sql);
-    ledger_segments_text(&ledger->sql, restock->sku);
-    sql_printf(&ledger->sql, " ORDER BY segment FOR UPDATE");
-    enum db_result result = ledger_query(ledger);
+    enum db_result result =
+        ledger_do(ledger, LEDGER_SEGMENTS_SELECT " ORDER BY segment FOR UPDATE", restock->sku);
     if (result != DB_OK)
         return result;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {

@@ -25,7 +25,6 @@
 static enum ledger_result begin_count(struct ledger *ledger, const struct ledger_sale *sale,
                                       struct ledger_held *held)
 {
-    struct sql_text *sql = &ledger->sql;
     char **row;
     *held = (struct ledger_held){.round = sale->round};
     ledger_identifier(held->sku, sale->sku);
@@ -33,11 +32,10 @@ static enum ledger_result begin_count(struct ledger *ledger, const struct ledger
         return LEDGER_FAILED;
     held->fences = ledger_u64(row[0]);
     held->sold = ledger_u64(row[1]);
-    sql_begin(sql, "SELECT ");
-    ledger_round_first_text(sql, sale->sku, sale->round);
-    sql_printf(sql, ",(SELECT COUNT(*)FROM round_end WHERE sku=%s)", sale->sku);
-    row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
-    if (!row)
+    if (ledger_read_row(ledger, &row,
+                        "SELECT " LEDGER_ROUND_FIRST
+                        ",(SELECT COUNT(*)FROM round_end WHERE sku=%s)",
+                        sale->sku, sale->round, sale->sku) != LEDGER_OK)
         return LEDGER_FAILED;
     held->first_id = held->counted_to = ledger_u64(row[0]);
     held->from_zero = held->first_id == 0;

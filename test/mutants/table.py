@@ -602,7 +602,7 @@ MUTANTS = {
         "sales/test_retire.py::test_sale_with_reserved_orders_stays"),
     "rounds_of_a_sku_begin_again": Mutant(
         "an order of a retired sale belongs to no later sale of its sku",
-        (("sql/sales/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
+        (("sql/sales/ledger_reset.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
          (ROUNDS, "    version->sale.round = last->sale_round.round;\n", "")),
         "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
         "sales/test_retire.py::test_sku_that_comes_again_counts_its_rounds_on"),
