@@ -29,18 +29,12 @@ struct moment {
     MYSQL_TIME time;
 };
 
-/* One row's values, for the columns of every statement of orders. */
+/* One row's values, for the columns of every statement. */
 struct row {
-    uint64_t order_id;
+    uint64_t order_id, fence, settled;
     struct text sku, user_id, key;
-    uint32_t round, qty, segment, limit;
+    uint32_t round, qty, segment, limit, settings_version;
     struct moment created_at, expires_at;
-};
-
-struct stock_row {
-    struct text sku;
-    uint32_t segment, round, units, settings_version;
-    uint64_t fence, settled;
 };
 
 enum { STOCK = COMMIT_QUOTAS + 1, KINDS }; /* one more kind, of stock updates */
@@ -48,8 +42,7 @@ enum { STOCK = COMMIT_QUOTAS + 1, KINDS }; /* one more kind, of stock updates */
 struct commit_rows {
     struct bulk bulks[KINDS];
     struct sql_text sql;
-    struct row rows[LEDGER_ORDERS_MAX];
-    struct stock_row stock[LEDGER_SEGMENTS_MAX];
+    struct row rows[LEDGER_SEGMENTS_MAX]; /* of one kind at a time */
 };
 
 struct commit_rows *commit_rows_open(void)
@@ -94,11 +87,6 @@ struct column {
     {                                                                                              \
         type, offsetof(struct row, name)                                                           \
     }
-#define STOCK_COLUMN(type, name)                                                                   \
-    {                                                                                              \
-        type, offsetof(struct stock_row, name)                                                     \
-    }
-
 #define ORDERS_COLUMNS                                                                             \
     COLUMN(LONG_NUMBER, order_id), COLUMN(TEXT, sku), COLUMN(NUMBER, round),                       \
         COLUMN(TEXT, user_id), COLUMN(NUMBER, qty), COLUMN(NUMBER, segment), COLUMN(TEXT, key),    \
@@ -131,10 +119,10 @@ static const struct {
                "ON DUPLICATE KEY UPDATE sold=IF(" GUARD ",sold+VALUES(sold),sold),"
                "fence=IF(" GUARD ",VALUES(fence),fence)",
                7,
-               {STOCK_COLUMN(TEXT, sku), STOCK_COLUMN(NUMBER, segment), STOCK_COLUMN(NUMBER, round),
-                STOCK_COLUMN(NUMBER, units), STOCK_COLUMN(NUMBER, units),
-                STOCK_COLUMN(LONG_NUMBER, fence), STOCK_COLUMN(NUMBER, settings_version),
-                STOCK_COLUMN(LONG_NUMBER, settled), STOCK_COLUMN(LONG_NUMBER, settled)}},
+               {COLUMN(TEXT, sku), COLUMN(NUMBER, segment), COLUMN(NUMBER, round),
+                COLUMN(NUMBER, qty), COLUMN(NUMBER, qty), COLUMN(LONG_NUMBER, fence),
+                COLUMN(NUMBER, settings_version), COLUMN(LONG_NUMBER, settled),
+                COLUMN(LONG_NUMBER, settled)}},
 };
 
 /* ---- by bulk bindings ---- */
@@ -155,8 +143,8 @@ static MYSQL_BIND bind_column(const struct column *column, void *value)
     }
 }
 
-static enum db_result run_bulk(struct commit_rows *rows, struct db *db, unsigned kind, void *first,
-                               size_t row_size, size_t count, uint64_t *affected_out)
+static enum db_result run_bulk(struct commit_rows *rows, struct db *db, unsigned kind, size_t count,
+                               uint64_t *affected_out)
 {
     MYSQL_BIND binds[COLUMNS_MAX];
     sql_begin(&rows->sql, "%-s(?", kinds[kind].insert);
@@ -166,9 +154,9 @@ static enum db_result run_bulk(struct commit_rows *rows, struct db *db, unsigned
     sql_append(&rows->sql, "", 1);
     for (size_t i = 0; i < COLUMNS_MAX; i++) {
         const struct column *column = &kinds[kind].columns[i];
-        binds[i] = bind_column(column, (char *)first + column->offset);
+        binds[i] = bind_column(column, (char *)&rows->rows[0] + column->offset);
     }
-    return bulk_execute(&rows->bulks[kind], db, rows->sql.text, binds, row_size, count,
+    return bulk_execute(&rows->bulks[kind], db, rows->sql.text, binds, sizeof rows->rows[0], count,
                         affected_out);
 }
 
@@ -276,13 +264,13 @@ enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool 
                                   const struct ledger_order *const *orders, size_t count)
 {
     uint64_t affected = 0;
+    static_assert(LEDGER_ORDERS_MAX <= (int)LEDGER_SEGMENTS_MAX, "rows has room for either");
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)
         return DB_OK;
     for (size_t i = 0; i < count; i++)
         fill_row(&rows->rows[i], orders[i], kind, i > 0 ? &rows->rows[i - 1] : NULL);
-    return bulk ? run_bulk(rows, db, kind, rows->rows, sizeof rows->rows[0], count, &affected)
-                : run_text(rows, db, kind, count);
+    return bulk ? run_bulk(rows, db, kind, count, &affected) : run_text(rows, db, kind, count);
 }
 
 /* ---- stock updates ---- */
@@ -295,17 +283,16 @@ enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
     uint64_t affected = 0;
     assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < count; i++) {
-        struct stock_row *row = &rows->stock[i];
+        struct row *row = &rows->rows[i];
         set_text(&row->sku, updates[i].sku);
         row->segment = updates[i].segment;
         row->round = updates[i].round;
-        row->units = updates[i].units;
+        row->qty = updates[i].units;
         row->settings_version = updates[i].settings_version;
         row->fence = updates[i].fence;
         row->settled = updates[i].settled;
     }
-    enum db_result result =
-        run_bulk(rows, db, STOCK, rows->stock, sizeof rows->stock[0], count, &affected);
+    enum db_result result = run_bulk(rows, db, STOCK, count, &affected);
     *made_out = result == DB_OK && affected == 2 * count;
     return result == DB_CHECK ? DB_OK : result;
 }

@@ -230,15 +230,21 @@ static void text_sales(struct sql_text *sql, const struct ledger_return *returne
     sql_append(sql, ")", 1);
 }
 
-/* Asks which sales count their users' units, and for which orders. The first statement waits for
- * the piece that is being counted and keeps the next from beginning. Both come while the segments'
- * rows are locked, because a sale that begins to count changes all of them first. */
+/* Asks which sales count their users' units, or have begun to, and for orders up to which id; NULL
+ * for all of them. The first statement waits for the piece that is being counted and keeps the next
+ * from beginning. Both come while the segments' rows are locked, because a sale that begins to count
+ * changes all of them first. */
 static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
 {
     sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
     text_sales(sql, returned, true);
-    sql_printf(sql, "LOCK IN SHARE MODE;SELECT g.sku," USER_QUOTA_COUNTED "," USER_QUOTA_COUNTED_TO
-                    " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE(sku,segment)IN");
+    sql_printf(
+        sql,
+        "LOCK IN SHARE MODE;SELECT g.sku,"
+        "(EXISTS(SELECT 1 FROM user_quota b WHERE b.sku=g.sku AND b.round=g.round)OR "
+        "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round)),"
+        "(SELECT COALESCE(counted_to,0)FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round)"
+        " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE(sku,segment)IN");
     text_sales(sql, returned, false);
 }
 

@@ -14,17 +14,6 @@
     "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),order_ids),',',10)"
 static_assert(LEDGER_QUOTA_ORDERS_MAX == 10, "as USER_QUOTA_ADD has it");
 
-/* An expression of a query over stock_segment g: up to which id the sale's orders are counted; NULL
- * when all of them are, if they are counted at all. */
-#define USER_QUOTA_COUNTED_TO                                                                      \
-    "(SELECT COALESCE(counted_to,0)FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round)"
-
-/* An expression of a query over stock_segment g: whether units of its sale's users are counted, or
- * have begun to be. */
-#define USER_QUOTA_COUNTED                                                                         \
-    "(EXISTS(SELECT 1 FROM user_quota b WHERE b.sku=g.sku AND b.round=g.round)OR "                 \
-    "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round))"
-
 /* An order whose units go back to its user. */
 struct user_quota_return {
     char sku[IDENTIFIER_SIZE];
