@@ -95,7 +95,7 @@ static bool suits(struct db *db)
         db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
         return false;
     }
-    return role.cluster[0] == '\0' || db_query(db, galera_setup, sizeof galera_setup - 1) == DB_OK;
+    return role.cluster[0] == '\0' || db_set_up(db, galera_setup);
 }
 
 static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)

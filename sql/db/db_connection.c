@@ -189,6 +189,11 @@ static bool connect_now(struct db *db)
     return connected;
 }
 
+bool db_set_up(struct db *db, const char *statements)
+{
+    return db_query(db, statements, strlen(statements)) == DB_OK;
+}
+
 bool db_connect_server(struct db *db, int64_t until_ms)
 {
     db->until_ms = until_ms;
@@ -198,7 +203,7 @@ bool db_connect_server(struct db *db, int64_t until_ms)
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     char setup[sizeof session_setup + 16];
     snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
-    return db_query(db, setup, strlen(setup)) == DB_OK;
+    return db_set_up(db, setup);
 }
 
 /* A server that refuses whatever is written: a primary that became a replica, or a node that left

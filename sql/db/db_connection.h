@@ -54,6 +54,9 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
 /* Connects to the db's server and sets the session up, by `until_ms`. False: db->error says why. */
 bool db_connect_server(struct db *db, int64_t until_ms);
 
+/* Runs statements that set the session up. */
+bool db_set_up(struct db *db, const char *statements);
+
 /* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left
  * of it while connecting. */
 bool db_has_time(const struct db *db);

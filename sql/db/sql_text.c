@@ -91,9 +91,6 @@ static const char *append_argument(struct sql_text *sql, const char *at, va_list
     case 'u':
         append_number(sql, va_arg(*args, unsigned), false);
         return at + 1;
-    case 'z':
-        append_number(sql, va_arg(*args, size_t), false);
-        return at + 2;
     case 'j':
         append_number(sql, va_arg(*args, uintmax_t), false);
         return at + 2;

@@ -22,7 +22,7 @@ void sql_free(struct sql_text *sql);
  *        which the service has checked. It gets its quotes and escapes here; NULL becomes NULL.
  *        Any other text is a programming error and aborts before it can be SQL.
  *   %-s  is a piece of SQL of our own, appended as it is.
- *   %d, %u, %zu and %ju are numbers, without flags or width.
+ *   %d, %u and %ju are numbers, without flags or width.
  *
  * The connection's sql_mode has backslashes as escapes (db_connection.c). Aborts when memory runs
  * out. */

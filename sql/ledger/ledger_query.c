@@ -136,8 +136,8 @@ enum db_result ledger_piece_end(struct ledger *ledger,
                                 size_t rows, uint64_t *end_out)
 {
     sql_begin(&ledger->sql,
-              "SELECT order_id FROM orders WHERE order_id>%ju ORDER BY order_id LIMIT %zu,1", after,
-              rows - 1);
+              "SELECT order_id FROM orders WHERE order_id>%ju ORDER BY order_id LIMIT %ju,1", after,
+              (uint64_t)rows - 1);
     enum db_result result = query(ledger);
     char **row = result == DB_OK ? db_row(ledger->db) : NULL;
     *end_out = row ? ledger_u64(row[0]) : UINT64_MAX;

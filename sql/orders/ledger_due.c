@@ -67,7 +67,7 @@ static bool read_orders(struct ledger *ledger, const struct range *ranges, size_
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%-sorder_id BETWEEN %ju AND %ju", i == 0 ? " AND(" : " OR ",
                    ranges[i].first_id, ranges[i].last_id);
-    sql_printf(sql, ")ORDER BY order_id LIMIT %zu", max);
+    sql_printf(sql, ")ORDER BY order_id LIMIT %ju", (uint64_t)max);
     return ledger_read(ledger) == DB_OK;
 }
 

@@ -76,7 +76,7 @@ enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger
     text_condition(sql, "sku", filter->sku);
     text_condition(sql, "user_id", filter->user_id);
     text_condition(sql, "status", filter->status);
-    sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
+    sql_printf(sql, " ORDER BY order_id LIMIT %ju", (uint64_t)max);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && rows < max; row = db_row(ledger->db), rows++) {

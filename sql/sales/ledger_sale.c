@@ -88,13 +88,13 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out)
 {
-    size_t seen = 0, wanted = 0, pages = 0;
+    uint64_t seen = 0, wanted = 0, pages = 0;
     *count_out = 0;
     do { /* a page more when damaged rows have taken the places of others */
         if (pages++ == LEDGER_DAMAGED_MAX)
             return LEDGER_DAMAGED;
         wanted = seen + max - *count_out;
-        sql_begin(&ledger->sql, SALE_SELECT "WHERE sku>%s ORDER BY sku LIMIT %zu,%zu", after, seen,
+        sql_begin(&ledger->sql, SALE_SELECT "WHERE sku>%s ORDER BY sku LIMIT %ju,%ju", after, seen,
                   wanted - seen);
         if (ledger_read(ledger) != DB_OK)
             return LEDGER_FAILED;
