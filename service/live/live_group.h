@@ -1,7 +1,7 @@
 /* The daemons that share a Redis: each says once a second how it is, and reads what others say.
  *
- * What a daemon says is a key that Redis deletes LIVE_GONE_MS after the daemon wrote it last; its
- * name stands in a set. The age of what another daemon said follows from the time that its key has
+ * What a daemon says is a key that Redis deletes 60 s after the daemon wrote it last; its name
+ * stands in a set. The age of what another daemon said follows from the time that its key has
  * left, so only Redis' clock counts. */
 #ifndef SECKILL_SERVICE_LIVE_LIVE_GROUP_H
 #define SECKILL_SERVICE_LIVE_LIVE_GROUP_H
@@ -15,11 +15,8 @@
 #include "stock/types.h"
 
 enum {
-    LIVE_GONE_MS = 60000,
-    LIVE_DAEMONS_MAX = 64,  /* that are shown, this one included */
-    LIVE_MEMBERS_MAX = 256, /* that are asked for, should many have died within a minute */
+    LIVE_DAEMONS_MAX = 64, /* that are shown, this one included */
     LIVE_NAME_SIZE = 128,
-    LIVE_SAID_MAX = 16384, /* bytes of what a daemon says; of more it is taken for gone */
 };
 
 struct live_group;
@@ -28,14 +25,14 @@ struct live_group;
 struct live_group *live_group_open(const char *name);
 void live_group_close(struct live_group **group);
 
-/* Says `text`, one JSON object, reads what the others have said and forgets those that are gone, in
- * one round trip. False when Redis did not answer: then what is known of the others stays, and
+/* Says `text`, one JSON object, reads what the others have said, in two round trips, and forgets
+ * those that are gone. False when Redis did not answer: then what is known of the others stays, and
  * ages. */
 bool live_group_turn(struct live_group *group, struct redis *redis, const char *text,
                      int64_t now_ns);
 
-/* How many other daemons Redis knew of when it last answered. One that has died may be counted for
- * two minutes. */
+/* How many other daemons Redis knew of when it last answered, 256 at most. One that has died may be
+ * counted for two minutes. */
 unsigned live_group_others(const struct live_group *group);
 
 /* Appends the other daemons' objects to the list, each with its age_ms, in order of their names.
