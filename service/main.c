@@ -34,7 +34,6 @@ extern char **environ;
 struct parts {
     struct service service;
     struct workers workers;
-    struct progress *progress;
     struct http_server *http_server;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
@@ -99,8 +98,6 @@ static bool start_live(struct parts *parts)
     struct service *service = &parts->service;
     service->live = live_start(service, http_server_address(parts->http_server), parts->error,
                                sizeof parts->error);
-    if (service->live)
-        parts->progress = progress_start(service);
     return service->live;
 }
 
@@ -145,7 +142,6 @@ static void tell_to_stop(struct parts *parts)
     atomic_store(&parts->service.phase, SERVICE_DRAINS);
     workers_stop(&parts->workers);
     http_server_drain(parts->http_server);
-    progress_stop(parts->progress);
     live_stop(parts->service.live);
     health_stop(parts->service.health); /* /readyz needed it until now */
     service_stop_queues(&parts->service);
@@ -155,7 +151,6 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
-    progress_join(&parts->progress);
     live_join(&parts->service.live);
     health_join(&parts->service.health); /* it keeps the node that the preparer gives back */
     workers_join(&parts->workers);

@@ -43,6 +43,7 @@ struct live {
     struct ledger *ledger;
     struct live_group *group;
     struct live_sales *sales;
+    struct progress *progress;
     bool redis_answers, ledger_answers; /* in the present turn */
 
     char name[LIVE_NAME_SIZE], address[300], started_at[LEDGER_TIME_SIZE];
@@ -279,6 +280,7 @@ static void turn(struct live *live)
     turn_sales(live, now_ns, now_ms);
     publish(live, own, now_ms);
     json_decref(own);
+    progress_tell(live->progress, live->sales, now_ns);
     faults_log_damage(live->ledger);
     fault_clear(redis_fault(live->redis));
     fault_clear(ledger_fault(live->ledger));
@@ -369,6 +371,7 @@ struct live *live_start(struct service *service, const char *address, char *erro
     }
     admin_actions_name(service->admin_actions, live->name);
     ledger_time_format(clock_wall_ms(), live->started_at);
+    live->progress = progress_open(service, clock_now_ns());
     live->cpu_s = process_stats_cpu_s();
     rates_begin(&live->rates, clock_now_ns());
     look_at_process(live);
@@ -392,6 +395,7 @@ void live_join(struct live **live_pointer)
     worker_join(&live->thread);
     live_group_close(&live->group);
     live_sales_close(&live->sales);
+    progress_close(&live->progress);
     if (live->redis)
         redis_close(&live->redis);
     if (live->ledger)

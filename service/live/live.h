@@ -39,14 +39,12 @@ void live_figures(struct live *live, struct live_figures *figures_out);
  * `now_ns` (monotonic). For HTTP threads, which the service's `health` and `live` outlive. */
 void gauges_print(struct service *service, int64_t now_ns, FILE *page);
 
-/* ---- the line of progress ---- */
+/* ---- the line of progress, for the live thread alone ---- */
 
-/* Starts a thread that tells in the log what goes on, every log_every seconds. NULL when log_every
- * is 0. */
-struct progress *progress_start(struct service *service);
-void progress_stop(struct progress *progress);
+struct progress *progress_open(struct service *service, int64_t now_ns);
+void progress_close(struct progress **progress);
 
-/* Before live_join. */
-void progress_join(struct progress **progress);
+/* Tells in the log what goes on, when the next line is due. */
+void progress_tell(struct progress *progress, struct live_sales *sales, int64_t now_ns);
 
 #endif

@@ -33,17 +33,22 @@ struct segment {
     bool locked, dirty;
 };
 
+enum interest { RUNNING, COMING, OVER };
+
 struct known_sale {
     struct ledger_sale sale;
     int64_t changed_ms; /* when its row, or what is sold of it, was last seen to be another */
     bool seen;          /* in the present pass over all sales */
+    bool open;          /* or about to be */
     bool chosen;        /* for the figures */
+    enum interest interest;
     struct {
         int64_t read_ns; /* when its segments were last read; 0: never */
         uint32_t round, sold;
         double sold_per_s;
     } rate;
-    size_t first, count; /* of the segments; 0 without */
+    uint32_t told_round, told_sold; /* at the last live_sales_moved */
+    size_t first, count;            /* of the segments; 0 without */
 };
 
 struct live_sales {
@@ -167,69 +172,58 @@ static bool read_page(struct live_sales *sales, struct ledger *ledger, int64_t n
 
 /* ---- which are shown ---- */
 
-enum interest { RUNNING, COMING, OVER };
-
-struct candidate {
-    struct known_sale *known;
-    enum interest interest;
-    bool open; /* or about to be */
-};
-
-static struct candidate candidate_of(struct known_sale *known, int64_t now_ms)
+static void note_interest(struct known_sale *known, int64_t now_ms)
 {
     const struct ledger_sale *sale = &known->sale;
     bool open = live_sale_open_at(sale, now_ms);
     int64_t starts_in_ms = sale->settings.starts_ms - now_ms;
-    return (struct candidate){
-        .known = known,
-        .open = open || (starts_in_ms > 0 && starts_in_ms < SOON_MS),
-        .interest = starts_in_ms > 0                   ? COMING
-                    : open && sale->sold < sale->total ? RUNNING
-                                                       : OVER,
-    };
+    known->open = open || (starts_in_ms > 0 && starts_in_ms < SOON_MS);
+    known->interest = starts_in_ms > 0 ? COMING : open && sale->sold < sale->total ? RUNNING : OVER;
 }
 
 /* Open sales first, then those in which something happened last. */
 static int by_change(const void *a, const void *b)
 {
-    const struct candidate *one = a, *other = b;
+    const struct known_sale *one = *(struct known_sale *const *)a;
+    const struct known_sale *other = *(struct known_sale *const *)b;
     if (one->open != other->open)
         return one->open ? -1 : 1;
-    if (one->known->changed_ms != other->known->changed_ms)
-        return one->known->changed_ms > other->known->changed_ms ? -1 : 1;
-    return strcmp(one->known->sale.sku, other->known->sale.sku);
+    if (one->changed_ms != other->changed_ms)
+        return one->changed_ms > other->changed_ms ? -1 : 1;
+    return strcmp(one->sale.sku, other->sale.sku);
 }
 
 /* Running sales, then coming ones in the order of their starts. */
 static int by_interest(const void *a, const void *b)
 {
-    const struct candidate *one = a, *other = b;
-    const struct ledger_sale *sale = &one->known->sale, *second = &other->known->sale;
+    const struct known_sale *one = *(struct known_sale *const *)a;
+    const struct known_sale *other = *(struct known_sale *const *)b;
+    int64_t one_ms = one->sale.settings.starts_ms, other_ms = other->sale.settings.starts_ms;
     if (one->interest != other->interest)
         return one->interest < other->interest ? -1 : 1;
-    if (one->interest == COMING && sale->settings.starts_ms != second->settings.starts_ms)
-        return sale->settings.starts_ms < second->settings.starts_ms ? -1 : 1;
-    return strcmp(sale->sku, second->sku);
+    if (one->interest == COMING && one_ms != other_ms)
+        return one_ms < other_ms ? -1 : 1;
+    return strcmp(one->sale.sku, other->sale.sku);
 }
 
 /* Chooses the sales for the figures, and out of them those for the page. */
 static void choose(struct live_sales *sales, int64_t now_ms)
 {
-    struct candidate *all = calloc(sales->count + 1, sizeof *all);
+    struct known_sale **all = calloc(sales->count + 1, sizeof *all);
     if (!all)
         abort();
     for (size_t i = 0; i < sales->count; i++) {
-        all[i] = candidate_of(&sales->known[i], now_ms);
-        sales->known[i].chosen = false;
+        all[i] = &sales->known[i];
+        all[i]->chosen = false;
+        note_interest(all[i], now_ms);
     }
     qsort(all, sales->count, sizeof *all, by_change);
     size_t chosen = sales->count < LIVE_FIGURES_MAX ? sales->count : LIVE_FIGURES_MAX;
     for (size_t i = 0; i < chosen; i++)
-        all[i].known->chosen = true;
+        all[i]->chosen = true;
     qsort(all, chosen, sizeof *all, by_interest);
     sales->listed_count = chosen < LIVE_SALES_MAX ? chosen : LIVE_SALES_MAX;
-    for (size_t i = 0; i < sales->listed_count; i++)
-        sales->listed[i] = all[i].known;
+    memcpy(sales->listed, all, sales->listed_count * sizeof *all);
     free(all);
 }
 
@@ -365,6 +359,20 @@ void live_sales_figures(struct live_sales *sales, struct live_figures *figures_o
     pthread_mutex_lock(&sales->mutex);
     *figures_out = sales->figures;
     pthread_mutex_unlock(&sales->mutex);
+}
+
+size_t live_sales_moved(struct live_sales *sales, struct live_moved moved_out[LIVE_FIGURES_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sales->count; i++) {
+        struct known_sale *known = &sales->known[i];
+        const struct ledger_sale *sale = &known->sale;
+        if (known->chosen && known->told_round == sale->round && sale->sold > known->told_sold)
+            moved_out[count++] = (struct live_moved){sale, sale->sold - known->told_sold};
+        known->told_round = sale->round;
+        known->told_sold = sale->sold;
+    }
+    return count;
 }
 
 /* ---- Redis ---- */

@@ -47,6 +47,16 @@ bool live_sales_read_redis(struct live_sales *sales, struct redis *redis);
 /* Adds the members sales and sales_more. */
 void live_sales_add(const struct live_sales *sales, json_t *object, int64_t now_ms);
 
+/* A sale in which units were sold. */
+struct live_moved {
+    const struct ledger_sale *sale; /* until the next turn */
+    uint32_t units;
+};
+
+/* Lists chosen sales in which units were sold since the last call. A round that has begun since
+ * then counts from the next call on. Their number. */
+size_t live_sales_moved(struct live_sales *sales, struct live_moved moved_out[LIVE_FIGURES_MAX]);
+
 /* Copies the figures; every second turn has new ones. Any thread. */
 void live_sales_figures(struct live_sales *sales, struct live_figures *figures_out);
 
