@@ -141,7 +141,7 @@ line_print(struct line *line, const char *format, ...)
 }
 
 static void line_begin(struct line *line, const struct timespec *now, enum log_level level,
-                       const char *event)
+                       const char *event, const char *server, unsigned long suppressed)
 {
     struct tm utc;
     gmtime_r(&now->tv_sec, &utc);
@@ -153,6 +153,10 @@ static void line_begin(struct line *line, const struct timespec *now, enum log_l
     line->level = level;
     line_print(line, "ts=%s.%03dZ level=%s event=%s", second, (int)(now->tv_nsec / 1000000),
                level_names[level], event);
+    if (server)
+        line_print(line, " server=%s", server);
+    if (suppressed > 0)
+        line_print(line, " suppressed=%lu", suppressed);
 }
 
 static bool is_control(char c)
@@ -306,11 +310,9 @@ static struct limit *limit_of(enum log_level level, const char *event, const cha
 }
 
 /* Whether the event may be written now; if so, how many were suppressed before it. */
-static bool admit(enum log_level level, const char *event, const char *server, time_t second,
-                  unsigned long *suppressed_out)
+static bool admit(enum log_level level, const char *event, const char *server, unsigned max,
+                  time_t second, unsigned long *suppressed_out)
 {
-    unsigned max = server ? 1 : LOG_EVENT_PER_SECOND;
-    *suppressed_out = 0;
     pthread_mutex_lock(&limits_mutex);
     struct limit *limit = limit_of(level, event, server);
     if (limit->second != second) {
@@ -346,19 +348,6 @@ static bool take_due(time_t second, bool all, struct limit *due_out)
     return found;
 }
 
-static void write_due(const struct timespec *now, bool all)
-{
-    struct limit due;
-    while (take_due(now->tv_sec, all, &due)) {
-        struct line line;
-        line_begin(&line, now, due.level, due.event);
-        if (due.server)
-            line_print(&line, " server=%s", due.server);
-        line_print(&line, " suppressed=%lu", due.suppressed);
-        line_send(&line);
-    }
-}
-
 /* The line is lost as well while the log's reader stands still; then the count waits on. */
 static void write_dropped(const struct timespec *now)
 {
@@ -369,64 +358,61 @@ static void write_dropped(const struct timespec *now)
     if (lines == 0 || !atomic_compare_exchange_strong(&dropped, &lines, 0))
         return;
     struct line line;
-    line_begin(&line, now, LOG_WARN, "log_lines_dropped");
+    line_begin(&line, now, LOG_WARN, "log_lines_dropped", NULL, 0);
     line_print(&line, " lines=%lu", lines);
     if (!line_write(&line))
         atomic_fetch_add(&dropped, lines);
 }
 
-static void __attribute__((format(printf, 5, 0)))
-write_event(const struct timespec *now, enum log_level level, const char *event, const char *server,
-            const char *format, va_list arguments, unsigned long suppressed)
+static void write_due(const struct timespec *now, bool all)
 {
-    struct line line;
-    line_begin(&line, now, level, event);
-    if (server)
-        line_print(&line, " server=%s", server);
-    if (suppressed > 0)
-        line_print(&line, " suppressed=%lu", suppressed);
-    if (format && format[0]) {
-        line_print(&line, " ");
-        line_add(&line, format, arguments);
+    struct limit due;
+    while (take_due(now->tv_sec, all, &due)) {
+        struct line line;
+        line_begin(&line, now, due.level, due.event, due.server, due.suppressed);
+        line_send(&line);
     }
-    line_send(&line);
 }
 
-static void __attribute__((format(printf, 4, 0)))
-log_line(enum log_level level, const char *event, const char *server, const char *format,
-         va_list arguments)
+/* `max`: lines a second of the event; 0: without a limit. */
+static void __attribute__((format(printf, 5, 0)))
+log_line(enum log_level level, const char *event, const char *server, unsigned max,
+         const char *format, va_list arguments)
 {
     int saved_errno = errno; /* callers log between a failed call and their look at errno */
     struct timespec now;
+    unsigned long suppressed = 0;
+    if (!log_enabled(level))
+        return;
     clock_gettime(CLOCK_REALTIME, &now);
-    unsigned long suppressed;
     write_dropped(&now);
-    if (admit(level, event, server, now.tv_sec, &suppressed))
-        write_event(&now, level, event, server, format, arguments, suppressed);
-    write_due(&now, false);
+    if (max == 0 || admit(level, event, server, max, now.tv_sec, &suppressed)) {
+        struct line line;
+        line_begin(&line, &now, level, event, server, suppressed);
+        if (format && format[0]) {
+            line_print(&line, " ");
+            line_add(&line, format, arguments);
+        }
+        line_send(&line);
+    }
+    if (max > 0)
+        write_due(&now, false);
     errno = saved_errno;
 }
 
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     va_list arguments;
-    if (!log_enabled(level))
-        return;
     va_start(arguments, format);
-    log_line(level, event, NULL, format, arguments);
+    log_line(level, event, NULL, LOG_EVENT_PER_SECOND, format, arguments);
     va_end(arguments);
 }
 
 void log_each(enum log_level level, const char *event, const char *format, ...)
 {
     va_list arguments;
-    struct timespec now;
-    if (!log_enabled(level))
-        return;
-    clock_gettime(CLOCK_REALTIME, &now);
-    write_dropped(&now);
     va_start(arguments, format);
-    write_event(&now, level, event, NULL, format, arguments, 0);
+    log_line(level, event, NULL, 0, format, arguments);
     va_end(arguments);
 }
 
@@ -434,10 +420,8 @@ void log_failure(enum log_level level, const char *event, const char *server, co
                  ...)
 {
     va_list arguments;
-    if (!log_enabled(level))
-        return;
     va_start(arguments, format);
-    log_line(level, event, server, format, arguments);
+    log_line(level, event, server, 1, format, arguments);
     va_end(arguments);
 }
 
