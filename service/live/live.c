@@ -20,7 +20,6 @@
 #include "base/worker.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live_group.h"
-#include "service/metrics/rates.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"
 #include "service/workers/health.h"
@@ -43,7 +42,7 @@ struct live {
     struct ledger *ledger;
     struct live_group *group;
     struct live_sales *sales;
-    struct progress *progress;
+    struct progress progress;
     bool redis_answers, ledger_answers; /* in the present turn */
 
     char name[LIVE_NAME_SIZE], address[300], started_at[LEDGER_TIME_SIZE];
@@ -98,19 +97,9 @@ static void make_name(struct live *live, const char *address)
 }
 
 /* Two or three digits after the point are enough for a person. */
-static json_t *number(double value, double unit)
+static json_t *rounded(double value, double unit)
 {
     return isnan(value) ? json_null() : json_real(round(value / unit) * unit);
-}
-
-static json_t *tenths(double value)
-{
-    return number(value, 0.1);
-}
-
-static json_t *thousandths(double value)
-{
-    return number(value, 0.001);
 }
 
 static const char *state_word(struct service *service, int64_t now_ns)
@@ -122,9 +111,9 @@ static const char *state_word(struct service *service, int64_t now_ns)
 
 static json_t *server(const char *kind, const char *place, enum health_state state, int64_t took_ns)
 {
-    return json_pack("{s:s, s:o, s:s, s:o}", "kind", kind, "name", text_json(place), "state",
-                     health_word(state), "ms",
-                     state == HEALTH_OK ? thousandths((double)took_ns / ns_per_ms) : json_null());
+    return json_pack(
+        "{s:s, s:o, s:s, s:o}", "kind", kind, "name", text_json(place), "state", health_word(state),
+        "ms", state == HEALTH_OK ? rounded((double)took_ns / ns_per_ms, 0.001) : json_null());
 }
 
 static json_t *servers(const struct service *service, int64_t now_ns)
@@ -146,20 +135,21 @@ static json_t *load(struct live *live, int64_t now_ns)
     unsigned open = atomic_load(&service->public_use.open) + atomic_load(&service->admin_use.open);
     rates_take(&live->rates, now_ns, service->config.order_workers, &figures);
     live->cpu_s = cpu_s;
-    json_t *per_s = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o}", "accepted", tenths(figures.per_s[RATES_ACCEPTED]), "replayed",
-        tenths(figures.per_s[RATES_REPLAYED]), "sold_out", tenths(figures.per_s[RATES_SOLD_OUT]),
-        "refused", tenths(figures.per_s[RATES_REFUSED]), "errors",
-        tenths(figures.per_s[RATES_ERRORS]));
-    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:{s:o, s:o}, s:I, s:o, s:I}", "per_s", per_s,
-                     "p50_ms", thousandths(figures.p50_ms), "p99_ms", thousandths(figures.p99_ms),
-                     "queue", (json_int_t)queue_depth(service->orders), "queue_max",
-                     (json_int_t)queue_capacity(service->orders), "batch_orders",
-                     tenths(figures.batch_orders), "share", "redis",
-                     thousandths(figures.redis_share), "ledger", thousandths(figures.ledger_share),
-                     "connections", (json_int_t)open, "cpu",
-                     thousandths((cpu_s - cpu_before_s) / figures.seconds), "memory_bytes",
-                     (json_int_t)live->process.resident_bytes);
+    json_t *per_s = json_pack("{s:o, s:o, s:o, s:o, s:o}", "accepted",
+                              rounded(figures.per_s[RATES_ACCEPTED], 0.1), "replayed",
+                              rounded(figures.per_s[RATES_REPLAYED], 0.1), "sold_out",
+                              rounded(figures.per_s[RATES_SOLD_OUT], 0.1), "refused",
+                              rounded(figures.per_s[RATES_REFUSED], 0.1), "errors",
+                              rounded(figures.per_s[RATES_ERRORS], 0.1));
+    return json_pack(
+        "{s:o, s:o, s:o, s:I, s:I, s:o, s:{s:o, s:o}, s:I, s:o, s:I}", "per_s", per_s, "p50_ms",
+        rounded(figures.p50_ms, 0.001), "p99_ms", rounded(figures.p99_ms, 0.001), "queue",
+        (json_int_t)queue_depth(service->orders), "queue_max",
+        (json_int_t)queue_capacity(service->orders), "batch_orders",
+        rounded(figures.batch_orders, 0.1), "share", "redis", rounded(figures.redis_share, 0.001),
+        "ledger", rounded(figures.ledger_share, 0.001), "connections", (json_int_t)open, "cpu",
+        rounded((cpu_s - cpu_before_s) / figures.seconds, 0.001), "memory_bytes",
+        (json_int_t)live->process.resident_bytes);
 }
 
 /* The daemon's object, without age_ms. */
@@ -280,7 +270,7 @@ static void turn(struct live *live)
     turn_sales(live, now_ns, now_ms);
     publish(live, own, now_ms);
     json_decref(own);
-    progress_tell(live->progress, live->sales, now_ns);
+    progress_tell(&live->progress, live->service, live->sales, now_ns);
     faults_log_damage(live->ledger);
     fault_clear(redis_fault(live->redis));
     fault_clear(ledger_fault(live->ledger));
@@ -371,9 +361,10 @@ struct live *live_start(struct service *service, const char *address, char *erro
     }
     admin_actions_name(service->admin_actions, live->name);
     ledger_time_format(clock_wall_ms(), live->started_at);
-    live->progress = progress_open(service, clock_now_ns());
     live->cpu_s = process_stats_cpu_s();
-    rates_begin(&live->rates, clock_now_ns());
+    live->progress.told_ns = clock_now_ns();
+    rates_begin(&live->rates, live->progress.told_ns);
+    rates_begin(&live->progress.rates, live->progress.told_ns);
     look_at_process(live);
     if (!worker_start(&live->thread, run, live))
         abort();
@@ -395,7 +386,6 @@ void live_join(struct live **live_pointer)
     worker_join(&live->thread);
     live_group_close(&live->group);
     live_sales_close(&live->sales);
-    progress_close(&live->progress);
     if (live->redis)
         redis_close(&live->redis);
     if (live->ledger)

@@ -9,6 +9,7 @@
 
 #include "service/live/live_sales.h"
 #include "service/metrics/process_stats.h"
+#include "service/metrics/rates.h"
 #include "service/service.h"
 
 enum { LIVE_PAUSE_MS = 1000 };
@@ -41,10 +42,13 @@ void gauges_print(struct service *service, int64_t now_ns, FILE *page);
 
 /* ---- the line of progress, for the live thread alone ---- */
 
-struct progress *progress_open(struct service *service, int64_t now_ns);
-void progress_close(struct progress **progress);
+struct progress {
+    int64_t told_ns; /* when the last line came, or the thread began */
+    struct rates rates;
+};
 
 /* Tells in the log what goes on, when the next line is due. */
-void progress_tell(struct progress *progress, struct live_sales *sales, int64_t now_ns);
+void progress_tell(struct progress *progress, const struct service *service,
+                   struct live_sales *sales, int64_t now_ns);
 
 #endif

@@ -478,13 +478,12 @@ static json_t *time_json(int64_t ms)
 
 static json_t *segment_json(const struct segment *segment, bool redis_known)
 {
-    if (!redis_known)
-        return json_pack("{s:i, s:i, s:n, s:n, s:n}", "total", (int)segment->total, "sold",
-                         (int)segment->sold, "left", "locked", "dirty");
-    return json_pack("{s:i, s:i, s:o, s:b, s:b}", "total", (int)segment->total, "sold",
+    bool left_known = redis_known && segment->left >= 0;
+    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "total", (int)segment->total, "sold",
                      (int)segment->sold, "left",
-                     segment->left < 0 ? json_null() : json_integer(segment->left), "locked",
-                     segment->locked, "dirty", segment->dirty);
+                     left_known ? json_integer(segment->left) : json_null(), "locked",
+                     redis_known ? json_boolean(segment->locked) : json_null(), "dirty",
+                     redis_known ? json_boolean(segment->dirty) : json_null());
 }
 
 static json_t *sale_json_of(const struct live_sales *sales, const struct known_sale *known,

@@ -15,12 +15,6 @@ enum {
     PROGRESS_SALES_MAX = 5, /* sales with a line of their own at a time */
 };
 
-struct progress {
-    struct service *service;
-    int64_t told_ns; /* when the last line was due */
-    struct rates rates;
-};
-
 static int compare(const void *a, const void *b)
 {
     uint32_t one = ((const struct live_moved *)a)->units;
@@ -44,13 +38,14 @@ static void print_daemon(const struct rates_figures *figures, size_t queue, char
              figures->per_s[RATES_ERRORS], p99, queue);
 }
 
-static void write_lines(struct progress *progress, struct live_sales *sales, int64_t now_ns)
+static void write_lines(struct progress *progress, const struct service *service,
+                        struct live_sales *sales, int64_t now_ns)
 {
     struct rates_figures figures;
     struct live_moved moved[LIVE_FIGURES_MAX];
     char daemon[TEXT_SIZE];
-    size_t queue = queue_depth(progress->service->orders);
-    rates_take(&progress->rates, now_ns, progress->service->config.order_workers, &figures);
+    size_t queue = queue_depth(service->orders);
+    rates_take(&progress->rates, now_ns, service->config.order_workers, &figures);
     size_t count = live_sales_moved(sales, moved);
     if (figures.answered == 0 && queue == 0)
         return;
@@ -64,29 +59,13 @@ static void write_lines(struct progress *progress, struct live_sales *sales, int
         log_event(LOG_INFO, "progress", "sales=%zu %s", count, daemon);
 }
 
-struct progress *progress_open(struct service *service, int64_t now_ns)
-{
-    struct progress *progress = calloc(1, sizeof *progress);
-    if (!progress)
-        abort();
-    progress->service = service;
-    progress->told_ns = now_ns;
-    rates_begin(&progress->rates, now_ns);
-    return progress;
-}
-
-void progress_close(struct progress **progress)
-{
-    free(*progress);
-    *progress = NULL;
-}
-
-void progress_tell(struct progress *progress, struct live_sales *sales, int64_t now_ns)
+void progress_tell(struct progress *progress, const struct service *service,
+                   struct live_sales *sales, int64_t now_ns)
 {
     const int64_t early_ns = LIVE_PAUSE_MS / 2 * CLOCK_NS_PER_MS; /* the next turn is later still */
-    int64_t pause_ns = progress->service->config.log_every * CLOCK_NS_PER_S;
+    int64_t pause_ns = service->config.log_every * CLOCK_NS_PER_S;
     if (pause_ns == 0 || now_ns + early_ns < progress->told_ns + pause_ns)
         return;
-    write_lines(progress, sales, now_ns);
+    write_lines(progress, service, sales, now_ns);
     progress->told_ns = now_ns;
 }

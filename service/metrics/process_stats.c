@@ -64,7 +64,7 @@ static uint64_t count_files(void)
 void process_stats_read(struct process_stats *stats_out)
 {
     struct rlimit limit;
-    *stats_out = (struct process_stats){.cpu_s = process_stats_cpu_s(), .files = count_files()};
+    *stats_out = (struct process_stats){.files = count_files()};
     read_stat(stats_out);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
         stats_out->files_max = (uint64_t)limit.rlim_cur;

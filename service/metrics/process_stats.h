@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 struct process_stats {
-    double cpu_s;   /* processor time, user and system */
     double start_s; /* since 1970 (UTC) */
     uint64_t resident_bytes;
     uint64_t virtual_bytes;
