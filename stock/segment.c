@@ -1,6 +1,6 @@
 /* One hold of one segment: lock and take, settle and release, as calls of the next pipeline; and
  * segments set again from the ledger. */
-#include "stock/segment.h"
+#include "stock/stock_core.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -59,8 +59,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->state = SEGMENT_POSTED;
     hold->wanted = hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
-    hold->withheld = false;
-    hold->update = 0;
+    hold->withheld = hold->refused = false;
 }
 
 /* Begins a hold whose first call is the next of the pipeline. */

@@ -61,7 +61,6 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     stock->calls = allocate(STOCK_CALLS_MAX, sizeof *stock->calls);
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);
-    stock->settings = settings_book_open();
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else
@@ -71,7 +70,6 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     if (cluster)
         cluster_set_patience(cluster, MOVE_MS);
     stock->rate = rate_open(options->rates, cluster);
-    stock->read_rates = stock->rate ? rate_read : NULL;
     if (stock->redis)
         stock->ledger =
             ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);
@@ -89,7 +87,6 @@ void stock_close(struct stock **stock)
         guard_lock_close(old);
         ledger_close(&old->ledger);
         redis_close(&old->redis);
-        settings_book_close(&old->settings);
         rate_close(&old->rate);
         free(old->batch);
         free(old->returning);
@@ -132,6 +129,50 @@ const char *stock_place(const struct stock *stock, enum stock_server server)
     return server == STOCK_REDIS    ? redis_place(stock->redis)
            : server == STOCK_LEDGER ? ledger_place(stock->ledger)
                                     : "";
+}
+
+/* ---- one order ---- */
+
+void stock_order_clear(struct stock_order *order)
+{
+    free(order->history);
+    order->history = NULL;
+}
+
+bool stock_order_late(const struct stock_order *order, int64_t now_ns)
+{
+    return order->until_ns != 0 && now_ns >= order->until_ns;
+}
+
+bool stock_outcome_refused(enum stock_outcome outcome)
+{
+    switch (outcome) {
+    case STOCK_SOLD_OUT:
+    case STOCK_NOT_STARTED:
+    case STOCK_ENDED:
+    case STOCK_PAUSED:
+    case STOCK_COUNTING:
+    case STOCK_LIMIT:
+    case STOCK_RATE_LIMITED:
+    case STOCK_UNKNOWN_SKU:
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum stock_outcome stock_window_check(const struct ledger_settings *settings, int64_t now_ms,
+                                      int64_t *at_ms_out)
+{
+    *at_ms_out = settings->ends_ms;
+    if (settings->ends_ms != 0 && now_ms >= settings->ends_ms)
+        return STOCK_ENDED;
+    *at_ms_out = settings->starts_ms;
+    if (now_ms < settings->starts_ms)
+        return STOCK_NOT_STARTED;
+    if (settings->paused)
+        return STOCK_PAUSED;
+    return settings->counting ? STOCK_COUNTING : STOCK_OPEN;
 }
 
 /* ---- selling ---- */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
+#include "stock/orders/orders.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };
@@ -43,18 +44,8 @@ bool stock_run_calls(struct stock *stock)
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     stock->call_count = 0;
-    if (stock->read_rates)
-        stock->read_rates(stock);
+    rate_read(stock);
     return script_alive(stock->redis);
-}
-
-bool stock_lost_node(const struct stock *stock, size_t count)
-{
-    assert(count <= STOCK_CALLS_MAX && stock->call_count == 0);
-    for (size_t i = 0; i < count && redis_cluster(stock->redis); i++)
-        if (stock->calls[i].result != REDIS_ANSWERED)
-            return true;
-    return false;
 }
 
 void stock_flush(struct stock *stock)

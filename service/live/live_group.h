@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "lua/redis.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 enum {
     LIVE_DAEMONS_MAX = 64, /* that are shown, this one included */

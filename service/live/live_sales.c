@@ -17,7 +17,7 @@
 #include "lock/redis/pipeline.h"
 #include "lua/command.h"
 #include "stock/sale_cache.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 static_assert((int)LIVE_SALES_MAX <= (int)LEDGER_STOCK_SKUS_MAX, "one statement finds all sales");
 static_assert((int)LIVE_FIGURES_MAX <= (int)LEDGER_ORDERS_MAX, "one query finds all of them");

@@ -20,7 +20,7 @@
 #include "service/request/answer.h"
 #include "service/request/trace.h"
 #include "sql/orders/orders.h"
-#include "stock/order.h"
+#include "stock/stock.h"
 #include "stock/sales/sales.h"
 
 enum {

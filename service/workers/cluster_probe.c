@@ -14,7 +14,7 @@
 #include "lua/command.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 /* A master, and a key in one of its slots. */
 struct master {

@@ -1,6 +1,6 @@
 /* A batch being decided: its orders grouped by sale, the segments that each group tries, and which
  * orders their units fill. */
-#include "stock/orders/batch.h"
+#include "stock/orders/orders.h"
 
 #include <assert.h>
 #include <string.h>
@@ -9,25 +9,37 @@
 
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
 
-static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,
-                              const struct sale_snapshot *snapshot)
+void batch_clear(struct stock *stock)
 {
+    stock->batch->group_count = 0;
+    memset(stock->batch->group_slots, 0, sizeof stock->batch->group_slots);
+}
+
+struct group *batch_group(struct stock *stock, struct sale *sale)
+{
+    struct batch *batch = stock->batch;
     size_t slot = hash_address_slot(sale, BATCH_SLOTS);
     for (; batch->group_slots[slot] != 0; slot = (slot + 1) % BATCH_SLOTS)
         if (batch->groups[batch->group_slots[slot] - 1].sale == sale)
             return &batch->groups[batch->group_slots[slot] - 1];
-    assert(batch->group_count < STOCK_BATCH_MAX && snapshot->segments > 0);
+    assert(batch->group_count < STOCK_BATCH_MAX);
     struct group *group = &batch->groups[batch->group_count++];
     batch->group_slots[slot] = (uint16_t)batch->group_count;
     group->sale = sale;
-    group->snapshot = *snapshot;
+    group->snapshot = sale_snapshot(sale);
+    group->standing = NOT_ASKED;
+    return group;
+}
+
+static void group_begin(struct stock *stock, struct group *group)
+{
+    assert(group->snapshot.segments > 0);
     group->first = group->last = NULL;
     group->first_hold = group->last_hold = NULL;
     /* A random start spreads the workers of all processes over the segments. */
     group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
-    group->busy = group->stale = group->held = group->counted = false;
-    return group;
+    group->busy = group->stale = group->held = false;
 }
 
 struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
@@ -35,14 +47,13 @@ struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders
     struct batch *batch = stock->batch;
     assert(count <= STOCK_BATCH_MAX);
     stock->hold_count = 0;
-    batch->order_count = batch->group_count = 0;
-    batch->update_count = batch->row_count = 0;
-    memset(batch->group_slots, 0, sizeof batch->group_slots);
+    batch->order_count = batch->update_count = batch->row_count = 0;
+    for (size_t i = 0; i < batch->group_count; i++)
+        group_begin(stock, &batch->groups[i]);
     for (size_t i = 0; i < count; i++) {
         if (orders[i]->outcome != STOCK_OPEN)
             continue;
-        assert(orders[i]->sale && orders[i]->snapshot); /* every open order passed check_settings */
-        struct group *group = group_of(stock, batch, orders[i]->sale, orders[i]->snapshot);
+        struct group *group = orders[i]->group; /* every open order passed check_settings */
         struct batch_order *entry = &batch->orders[batch->order_count++];
         *entry = (struct batch_order){.order = orders[i]};
         *(group->last ? &group->last->next : &group->first) = entry;

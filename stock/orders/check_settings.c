@@ -11,74 +11,28 @@
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
 
-/* The ledger's answer to the question if the snapshot is still right. */
-enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
-
-struct entry {
-    struct sale *sale;
-    struct sale_snapshot snapshot;
-    enum standing standing;
-};
-
-enum { SLOTS = 2 * STOCK_BATCH_MAX }; /* of the table of entries: a power of two */
-
-struct settings_book {
-    size_t count;
-    uint16_t slots[SLOTS]; /* number of a sale's entry from 1, 0: none */
-    struct entry entries[STOCK_BATCH_MAX];
-};
-
-struct settings_book *settings_book_open(void)
-{
-    struct settings_book *book = calloc(1, sizeof *book);
-    if (!book)
-        abort();
-    return book;
-}
-
-void settings_book_close(struct settings_book **book)
-{
-    free(*book);
-    *book = NULL;
-}
-
-static struct entry *entry_of(struct settings_book *book, struct sale *sale)
-{
-    size_t slot = hash_address_slot(sale, SLOTS);
-    for (; book->slots[slot] != 0; slot = (slot + 1) % SLOTS)
-        if (book->entries[book->slots[slot] - 1].sale == sale)
-            return &book->entries[book->slots[slot] - 1];
-    assert(book->count < STOCK_BATCH_MAX);
-    struct entry *entry = &book->entries[book->count++];
-    book->slots[slot] = (uint16_t)book->count;
-    entry->sale = sale;
-    entry->snapshot = sale_snapshot(sale);
-    entry->standing = NOT_ASKED;
-    return entry;
-}
-
 /* A confirmation that is recent enough serves as an answer. A sale that was retired meanwhile has
  * changed: the cache has it no more, and the order's next try finds none. */
-static enum standing ask(struct stock *stock, const struct entry *entry)
+static enum standing ask(struct stock *stock, const struct group *group)
 {
-    struct sale *sale = entry->sale;
+    struct sale *sale = group->sale;
     enum ledger_result found = LEDGER_OK;
     if (!sale_confirmed(sale, clock_now_ns()))
         found = stock_sale_reload(stock, sale_sku(sale), &sale);
     if (found != LEDGER_OK)
         return found == LEDGER_NO ? CHANGED : SILENT;
-    bool same = sale_snapshot(sale).settings.version == entry->snapshot.settings.version;
+    bool same = sale_snapshot(sale).settings.version == group->snapshot.settings.version;
     return same ? CONFIRMED : CHANGED;
 }
 
 void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
 {
-    struct entry *entry = entry_of(stock->settings, order->sale);
+    struct group *group = order->group;
     assert(stock_outcome_refused(outcome));
-    if (entry->standing == NOT_ASKED)
-        entry->standing = ask(stock, entry);
-    order->outcome = entry->standing == CONFIRMED ? outcome
-                     : entry->standing == CHANGED ? STOCK_AGAIN
+    if (group->standing == NOT_ASKED)
+        group->standing = ask(stock, group);
+    order->outcome = group->standing == CONFIRMED ? outcome
+                     : group->standing == CHANGED ? STOCK_AGAIN
                                                   : STOCK_UNAVAILABLE;
 }
 
@@ -111,48 +65,53 @@ static bool learn_sales(struct stock *stock, const char *const *skus, size_t cou
     return good && result == LEDGER_OK;
 }
 
-/* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however
+static void find_group(struct stock *stock, struct stock_order *order)
+{
+    struct sale *sale = sale_cache_find(stock->sale_cache, order->sku);
+    order->group = sale ? batch_group(stock, sale) : NULL;
+}
+
+/* Sets the orders' groups. Sales that the cache does not have are looked up in one query, however
  * many skus the clients make up. False when it cannot be said whether there are sales for them. */
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
     size_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
-        orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
-        if (!orders[i]->sale)
+        find_group(stock, orders[i]);
+        if (!orders[i]->group)
             skus[unknown++] = orders[i]->sku;
     }
     if (unknown == 0)
         return true;
     bool learnt = learn_sales(stock, skus, unknown);
     for (size_t i = 0; i < count; i++)
-        if (!orders[i]->sale)
-            orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
+        if (!orders[i]->group)
+            find_group(stock, orders[i]);
     return learnt;
 }
 
 /* `found`: an order without a sale in the cache has none in the ledger either. */
 static void begin_one(struct stock *stock, struct stock_order *order, bool found)
 {
-    if (!order->sale) {
+    const struct group *group = order->group;
+    if (!group) {
         order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
     }
-    order->snapshot = &entry_of(stock->settings, order->sale)->snapshot;
     enum stock_outcome outcome =
-        stock_window_check(&order->snapshot->settings, order->created_ms, &order->at_ms);
+        stock_window_check(&group->snapshot.settings, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         settings_refuse(stock, order, outcome);
-    else if (order->key[0] != '\0' && sale_known_short(order->sale, order->qty, clock_now_ns()))
+    else if (order->key[0] != '\0' && sale_known_short(group->sale, order->qty, clock_now_ns()))
         order->outcome = STOCK_SOLD_OUT; /* keyless orders were checked on arrival */
 }
 
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
+    batch_clear(stock);
     bool found = find_sales(stock, orders, count);
-    stock->settings->count = 0;
-    memset(stock->settings->slots, 0, sizeof stock->settings->slots);
     for (size_t i = 0; i < count; i++)
         begin_one(stock, orders[i], found);
 }
@@ -183,10 +142,10 @@ void settings_fence_ended(struct stock *stock, struct stock_order *const *orders
     for (size_t i = 0; i < count; i++) {
         struct stock_order *order = orders[i];
         if (order->outcome != STOCK_ENDED || order->key[0] == '\0' ||
-            sale_end_fenced(order->sale, order->at_ms))
+            sale_end_fenced(order->group->sale, order->at_ms))
             continue;
-        bool same = sale_snapshot(order->sale).settings.ends_ms == order->at_ms;
-        order->outcome = same ? fence_end(stock, order->sale) : STOCK_AGAIN;
+        bool same = sale_snapshot(order->group->sale).settings.ends_ms == order->at_ms;
+        order->outcome = same ? fence_end(stock, order->group->sale) : STOCK_AGAIN;
     }
 }
 
@@ -218,7 +177,7 @@ static int compare_claims(const void *left, const void *right)
 
 static uint32_t limit_of(const struct stock_order *order)
 {
-    return order->snapshot->settings.per_user_limit;
+    return order->group->snapshot.settings.per_user_limit;
 }
 
 /* Lists the orders that count towards a limit, sorted by user. */
@@ -247,8 +206,9 @@ static bool find_quotas(struct stock *stock, const struct claim *claims, size_t 
     for (size_t i = 0; i < count; i++) {
         const struct stock_order *order = claims[i].order;
         if (!same_user(claims, i))
-            quotas[users++] = (struct ledger_quota){
-                .sku = order->sku, .user_id = order->user_id, .round = order->snapshot->round};
+            quotas[users++] = (struct ledger_quota){.sku = order->sku,
+                                                    .user_id = order->user_id,
+                                                    .round = order->group->snapshot.round};
     }
     return ledger_quotas_find(stock->ledger, quotas, users) == LEDGER_OK;
 }

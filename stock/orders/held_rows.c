@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,14 +11,6 @@ enum {
     EXPECT_MS = 10000, /* after a held row was met: looking costs far less than to wait again */
     HOLDER_MS = 1000,  /* how often the server is asked who holds the row */
 };
-
-static struct ledger_row *rows_make(size_t count)
-{
-    struct ledger_row *rows = calloc(count, sizeof *rows);
-    if (!rows)
-        abort();
-    return rows;
-}
 
 bool held_rows_expected(const struct stock *stock)
 {
@@ -79,7 +70,7 @@ static bool look(struct stock *stock, enum ledger_row_kind kind, struct ledger_r
 static bool drop_by_segment(struct stock *stock, struct batch *batch)
 {
     assert(batch->update_count <= STOCK_HOLDS_MAX);
-    struct ledger_row *rows = rows_make(STOCK_HOLDS_MAX);
+    struct ledger_row rows[STOCK_HOLDS_MAX] = {{0}};
     for (size_t i = 0; i < batch->update_count; i++) {
         rows[i].sku = batch->updates[i].sku;
         rows[i].number = batch->updates[i].segment;
@@ -89,29 +80,27 @@ static bool drop_by_segment(struct stock *stock, struct batch *batch)
         batch->updated[i]->withheld = rows[i].held;
     if (any)
         batch_fit(batch);
-    free(rows);
     return any;
 }
 
 static bool drop_by_user(struct stock *stock, struct batch *batch)
 {
     struct batch_order *limited[STOCK_BATCH_MAX];
-    struct ledger_row *rows = rows_make(STOCK_BATCH_MAX);
+    struct ledger_row rows[STOCK_BATCH_MAX] = {{0}};
     size_t count = 0;
     for (size_t i = 0; i < batch->order_count; i++) {
         const struct stock_order *order = batch->orders[i].order;
-        if (!batch->orders[i].filled || order->snapshot->settings.per_user_limit == 0)
+        if (!batch->orders[i].filled || order->group->snapshot.settings.per_user_limit == 0)
             continue;
         rows[count].sku = order->sku;
         rows[count].user_id = order->user_id;
-        rows[count].number = order->snapshot->round;
+        rows[count].number = order->group->snapshot.round;
         limited[count++] = &batch->orders[i];
     }
     bool any = look(stock, LEDGER_ROW_QUOTA, rows, count);
     for (size_t i = 0; i < count; i++)
         if (rows[i].held)
             batch_order_fail(limited[i], true);
-    free(rows);
     return any;
 }
 
@@ -125,21 +114,20 @@ bool held_rows_drop(struct stock *stock, struct batch *batch)
 
 bool held_rows_of_sale(struct stock *stock, struct sale *sale)
 {
-    struct ledger_row *rows = rows_make(LEDGER_SEGMENTS_MAX);
+    struct ledger_row rows[LEDGER_SEGMENTS_MAX];
     uint32_t segments = sale_snapshot(sale).segments;
     for (uint32_t i = 0; i < segments; i++)
         rows[i] = (struct ledger_row){.sku = sale_sku(sale), .number = i};
     bool any = look(stock, LEDGER_ROW_SEGMENT, rows, segments);
     if (!any)
         any = look(stock, LEDGER_ROW_SALE, rows, 1);
-    free(rows);
     return any;
 }
 
 size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t count)
 {
     assert(count > 0 && count <= STOCK_HOLDS_MAX);
-    struct ledger_row *rows = rows_make(count);
+    struct ledger_row rows[STOCK_HOLDS_MAX];
     size_t held = 0;
     for (size_t i = 0; i < count; i++)
         rows[i] = (struct ledger_row){.sku = sale_sku(holds[i]->sale), .number = holds[i]->segment};
@@ -151,7 +139,6 @@ size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t 
         holds[held++] = holds[i];
         holds[i] = swapped;
     }
-    free(rows);
     assert(held <= count && (any || held == 0));
     return held;
 }

@@ -1,4 +1,4 @@
-/* The parts that decide a batch of orders, for stock/ alone: the checks that may refuse an order,
+/* The parts that decide a batch of orders, for stock/ alone: the batch, the checks that may refuse an order,
  * the strategies and the steps that they have in common, and what keeps rows and locks of others
  * from holding up a batch. */
 #ifndef STOCK_ORDERS_ORDERS_H
@@ -6,7 +6,117 @@
 
 #include "sql/orders/orders.h"
 #include "sql/ledger/ledger.h"
-#include "stock/orders/batch.h"
+#include "stock/stock_core.h"
+#include "stock/stock.h"
+
+/* ---- batch.c: a batch being decided: its orders grouped by sale, and which segments fill which
+ * order ---- */
+
+/* One open order of the batch. */
+struct batch_order {
+    struct stock_order *order;
+    struct batch_order *next;  /* of the same group */
+    bool filled;               /* units that were taken are meant for it */
+    struct segment_hold *hold; /* set by strategy_commit: the first of which it has units */
+};
+
+/* The ledger's answer to the question if a snapshot is still right. */
+enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
+
+/* The open orders of one sale, all decided by one snapshot of it. Segments are tried in turn from a random one on; recovered segments
+ * are tried once more. */
+struct group {
+    struct sale *sale;
+    struct sale_snapshot snapshot; /* its stock updates name these settings */
+    enum standing standing;        /* of the snapshot; see check_settings.c */
+    struct batch_order *first;     /* NULL: none of its orders is open */
+    struct batch_order *last;
+    struct segment_hold *first_hold; /* of its holds, in the order they were begun */
+    struct segment_hold *last_hold;
+    uint32_t start;
+    uint32_t tried;
+    uint32_t retries;
+    uint16_t retry[LEDGER_SEGMENTS_MAX];
+    uint32_t retry_count;
+    uint32_t leftover; /* units taken and not meant for an order yet */
+    bool busy;         /* a segment was held by somebody else */
+    bool stale;        /* the ledger is in another round */
+    bool held;         /* others hold rows of the ledger that it needs */
+};
+
+enum {
+    BATCH_SLOTS = 2 * STOCK_BATCH_MAX, /* of the table of groups: a power of two */
+};
+
+_Static_assert((BATCH_SLOTS & (BATCH_SLOTS - 1)) == 0,
+               "the table of groups has a power of two slots");
+_Static_assert(STOCK_BATCH_MAX <= UINT16_MAX, "a slot numbers a group in 16 bits");
+_Static_assert(LEDGER_SEGMENTS_MAX <= UINT16_MAX, "a retry numbers a segment in 16 bits");
+_Static_assert((int)STOCK_BATCH_MAX <= (int)LEDGER_ORDERS_MAX, "one commit takes a whole batch");
+
+struct batch {
+    struct batch_order orders[STOCK_BATCH_MAX];
+    size_t order_count;
+    struct group groups[STOCK_BATCH_MAX];
+    size_t group_count;
+    uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1; 0: free */
+
+    /* Written by strategy_commit for the ledger. */
+    struct ledger_stock_update updates[STOCK_HOLDS_MAX];
+    struct segment_hold *updated[STOCK_HOLDS_MAX]; /* the hold behind each update */
+    size_t update_count;
+    struct ledger_order rows[STOCK_BATCH_MAX];
+    size_t row_count;
+};
+
+/* Forgets the sales of the last batch. */
+void batch_clear(struct stock *stock);
+
+/* The sale's group, perhaps a new one by what the cache knows of the sale now. */
+struct group *batch_group(struct stock *stock, struct sale *sale);
+
+/* Begins the thread's batch, without holds: puts the open orders into their groups. */
+struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
+typedef void begin_hold(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
+
+/* Begins holds of enough further segments for the group's open orders, judging by the hints. */
+void group_plan(struct stock *stock, struct group *group, begin_hold *begin);
+
+/* Lets a segment be tried once more, a bounded number of times. */
+void group_retry(struct group *group, uint32_t segment);
+
+/* Gives taken units to open orders, all or nothing. */
+void group_fill(struct group *group);
+
+/* Takes its units, if it has any, away from an order that cannot be committed now: it is tried
+ * again if the server that failed is `reachable` by now, a bounded number of times; else it is
+ * unavailable. */
+void batch_order_fail(struct batch_order *entry, bool reachable);
+
+/* Fails the filled orders for which the holds that are not withheld have too few units. */
+void batch_fit(struct batch *batch);
+
+/* True when an order of the group is neither filled nor decided. */
+bool group_open(const struct group *group);
+
+/* How many passes the group's open order with the most of them has made. */
+int group_passes(const struct group *group);
+
+/* Decides the group's open orders: sold out where an order wants more than `left`, else
+ * `outcome`. */
+void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
+
+/* Fails the group's open orders. */
+void group_fail(struct group *group, bool reachable);
+
+/* Counts the filled orders, and lists them when asked to. */
+size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
+
+/* Fails all orders that are not decided, filled or not, when Redis was lost. */
+void batch_lost(struct stock *stock, struct batch *batch);
 
 /* ---- check_settings.c: is the sale open, and by which of its snapshots is the order decided? ----
  *
@@ -15,13 +125,7 @@
  * such guard, so orders are refused only by settings that the ledger confirmed lately, and that no
  * message has invalidated since. */
 
-/* The snapshots of the sales in a batch: one per sale, for all of its orders. */
-struct settings_book;
-
-struct settings_book *settings_book_open(void);
-void settings_book_close(struct settings_book **book);
-
-/* Begins a batch: sets each order's `sale` and `snapshot`, and decides an order that has no sale,
+/* Begins a batch: sets each order's group, and decides an order that has no sale,
  * or that comes (created_ms) when its sale is not open. Asks the ledger only for sales that the
  * cache does not have, all at once, or to confirm settings before they refuse an order. */
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
@@ -129,15 +233,24 @@ extern const struct stock_strategy strategy_single_lock, strategy_atomic, strate
  * be tried once more. */
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
 
+/* Carries out what was begun of the holds from `first_hold` on. False when Redis is lost. */
+typedef bool take_holds(struct stock *stock, size_t first_hold);
+
+/* Ends the group's holds from `first_hold` on that gave nothing, and recovers the dirty ones. False
+ * when Redis is lost. */
+typedef bool end_take_of(struct stock *stock, struct group *group, size_t first_hold);
+
+/* Takes units until every order is filled or every segment has been tried. Each pass takes for all
+ * sales of the batch together. False as soon as one of the functions returns false. */
+bool strategy_take(struct stock *stock, struct batch *batch, begin_hold *post, take_holds *take,
+                   end_take_of *end);
+
 /* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
  * transaction, and decides the orders by what became of it. It drops orders whose time is over,
  * whose keys others have written meanwhile, whose users have enough by now, or whose rows are held,
  * and asks for up to resolve_ms what became of a commit that was not answered. As ledger_commit;
  * LEDGER_NO also when no order is filled, LEDGER_UNKNOWN: it could not be found out. */
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
-
-/* True when the ledger refused this hold's update. */
-bool strategy_refused(const struct batch *batch, const struct segment_hold *hold);
 
 /* Reads the group's segments from the ledger; room for LEDGER_SEGMENTS_MAX. False, and its open
  * orders are decided, when it cannot be asked or is in another round. */

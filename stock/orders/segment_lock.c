@@ -28,47 +28,25 @@ enum { BUSY_PASSES = 8 };
 
 /* ---- take ---- */
 
-/* Ends the holds that gave nothing, and counts what the others gave. Dirty holds stay for the
- * recovery. */
-static void classify(struct stock *stock, struct group *group, size_t first_hold)
+/* Locks and takes for all sales of the batch in one round trip. False when Redis as a whole, or the
+ * server of the guard locks, is lost: what is held by then is in doubt. */
+static bool take(struct stock *stock, size_t first_hold)
 {
-    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next) {
-        if (hold < &stock->holds[first_hold])
-            continue;
-        assert(hold->state != SEGMENT_POSTED); /* its answer was read */
-        group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
-        if (hold->state == SEGMENT_EMPTY)
-            segment_post_release(stock, hold);
-        else if (hold->state == SEGMENT_TAKEN)
-            group->leftover += hold->taken;
-    }
+    bool alive = stock_run_calls(stock);
+    for (size_t i = first_hold; i < stock->hold_count; i++)
+        if (stock->holds[i].state == SEGMENT_POSTED)
+            segment_read_take(stock, &stock->holds[i]);
+    return alive && !guard_lock_failed(stock);
 }
 
-/* Takes units until every order is filled or every segment has been tried. Each pass is one round
- * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks,
- * is lost: what is held by then is in doubt. */
-static bool take_units(struct stock *stock, struct batch *batch)
+/* Ends the holds that gave nothing and recovers the dirty ones. */
+static bool end_take(struct stock *stock, struct group *group, size_t first_hold)
 {
-    begin_hold *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
-    for (;;) {
-        size_t first_hold = stock->hold_count;
-        for (size_t i = 0; i < batch->group_count; i++)
-            if (!batch->groups[i].stale)
-                group_plan(stock, &batch->groups[i], post);
-        if (stock->hold_count == first_hold)
-            return true;
-        bool alive = stock_run_calls(stock);
-        for (size_t i = first_hold; i < stock->hold_count; i++)
-            if (stock->holds[i].state == SEGMENT_POSTED)
-                segment_read_take(stock, &stock->holds[i]);
-        if (!alive || guard_lock_failed(stock))
-            return false;
-        for (size_t i = 0; i < batch->group_count; i++) {
-            classify(stock, &batch->groups[i], first_hold);
-            strategy_recover(stock, &batch->groups[i], first_hold);
-            group_fill(&batch->groups[i]);
-        }
-    }
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+        if (hold >= &stock->holds[first_hold] && hold->state == SEGMENT_EMPTY)
+            segment_post_release(stock, hold);
+    strategy_recover(stock, group, first_hold);
+    return true;
 }
 
 /* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done.
@@ -93,7 +71,7 @@ static void recover_refused(struct stock *stock, struct batch *batch)
     for (size_t i = 0; i < batch->group_count; i++) {
         struct segment_hold *hold = batch->groups[i].first_hold;
         for (; hold; hold = hold->group_next) {
-            if (hold->state != SEGMENT_TAKEN || !strategy_refused(batch, hold))
+            if (hold->state != SEGMENT_TAKEN || !hold->refused)
                 continue;
             sale_hint_set(hold->sale, hold->segment, 1);
             hold->state = SEGMENT_DIRTY;
@@ -115,7 +93,7 @@ static void settle_all(struct stock *stock, struct batch *batch, bool committed)
             segment_post_release(stock, hold);
         if (hold->state != SEGMENT_TAKEN)
             continue;
-        assert(!strategy_refused(batch, hold));
+        assert(!hold->refused);
         if (committed && hold->used > 0)
             segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
         else
@@ -165,7 +143,8 @@ static bool held_most(const struct batch *batch)
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct batch *batch = batch_begin(stock, orders, count);
-    bool alive = take_units(stock, batch);
+    bool alive = strategy_take(
+        stock, batch, stock->guard_lock ? guard_lock_post_take : segment_post_take, take, end_take);
     enum ledger_result result = alive ? strategy_commit(stock, batch) : LEDGER_UNKNOWN;
     /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
      * sold. */

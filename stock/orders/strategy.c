@@ -42,12 +42,44 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
         group_retry(group, dirty[i]->segment);
 }
 
+static void count_taken(const struct stock *stock, struct group *group, size_t first_hold)
+{
+    for (const struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next) {
+        if (hold < &stock->holds[first_hold])
+            continue;
+        assert(hold->state != SEGMENT_POSTED); /* its answer was read */
+        group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
+        group->leftover += hold->state == SEGMENT_TAKEN ? hold->taken : 0;
+    }
+}
+
+bool strategy_take(struct stock *stock, struct batch *batch, begin_hold *post, take_holds *take,
+                   end_take_of *end)
+{
+    for (;;) {
+        size_t first_hold = stock->hold_count;
+        for (size_t i = 0; i < batch->group_count; i++)
+            if (!batch->groups[i].stale)
+                group_plan(stock, &batch->groups[i], post);
+        if (stock->hold_count == first_hold)
+            return true;
+        bool alive = take(stock, first_hold);
+        for (size_t i = 0; i < batch->group_count && alive; i++) {
+            count_taken(stock, &batch->groups[i], first_hold);
+            alive = end(stock, &batch->groups[i], first_hold);
+            group_fill(&batch->groups[i]);
+        }
+        if (!alive)
+            return false;
+    }
+}
+
 /* ---- commit ---- */
 
 /* When an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
-    int64_t pay_within_s = order->snapshot->settings.pay_within_s;
+    int64_t pay_within_s = order->group->snapshot.settings.pay_within_s;
     return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
@@ -86,17 +118,14 @@ static void share_out(struct group *group)
 static void write_updates(struct stock *stock, struct batch *batch)
 {
     batch->update_count = 0;
-    for (size_t i = 0; i < stock->hold_count; i++) {
-        stock->holds[i].update = 0;
+    for (size_t i = 0; i < stock->hold_count; i++)
         if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
             batch->updated[batch->update_count++] = &stock->holds[i];
-    }
     if (batch->update_count > 1)
         qsort(batch->updated, batch->update_count, sizeof batch->updated[0], segment_compare);
     for (size_t i = 0; i < batch->update_count; i++) {
-        struct segment_hold *hold = batch->updated[i];
+        const struct segment_hold *hold = batch->updated[i];
         assert(hold->used <= hold->taken);
-        hold->update = i + 1;
         batch->updates[i] = (struct ledger_stock_update){
             .sku = sale_sku(hold->sale),
             .segment = hold->segment,
@@ -123,7 +152,7 @@ static void write_batch(struct stock *stock, struct batch *batch)
         const struct stock_order *order = entry->order;
         if (!entry->filled)
             continue;
-        assert(entry->hold->sale == order->sale);
+        assert(entry->hold->sale == order->group->sale);
         batch->rows[batch->row_count++] = (struct ledger_order){
             .order_id = order->order_id,
             .sku = order->sku,
@@ -133,7 +162,7 @@ static void write_batch(struct stock *stock, struct batch *batch)
             .qty = order->qty,
             .segment = entry->hold->segment,
             .created_ms = order->created_ms,
-            .limit = order->snapshot->settings.per_user_limit,
+            .limit = order->group->snapshot.settings.per_user_limit,
             .expires_ms = expires_ms(order),
             .until_ns = order->until_ns,
         };
@@ -302,19 +331,14 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
         if (result == LEDGER_NO)
             batch->updates[0].refused = true;
     }
+    for (size_t i = 0; i < batch->update_count; i++)
+        batch->updated[i]->refused = batch->updates[i].refused;
     if (result == LEDGER_OK) /* and with it all that was read before */
         replay_committed(stock);
     else if (result != LEDGER_UNKNOWN && result != LEDGER_FAILED)
         reload_refused(stock, batch);
     decide(stock, batch, result);
     return result;
-}
-
-bool strategy_refused(const struct batch *batch, const struct segment_hold *hold)
-{
-    assert(hold->update <= batch->update_count);
-    assert(hold->update == 0 || batch->updated[hold->update - 1] == hold);
-    return hold->update > 0 && batch->updates[hold->update - 1].refused;
 }
 
 /* ---- conclude ---- */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "sql/orders/orders.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */
 

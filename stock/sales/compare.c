@@ -41,7 +41,13 @@ static bool read_segments(struct stock *stock, const char *sku, const struct led
     stock_flush(stock);
     for (size_t i = 0; i < count; i++)
         post_read(stock, sku, rows[i].segment);
-    return stock_run_calls(stock) && !stock_lost_node(stock, count);
+    if (!stock_run_calls(stock))
+        return false;
+    /* The node of a cluster may be lost alone. */
+    for (size_t i = 0; i < count && redis_cluster(stock->redis); i++)
+        if (stock->calls[i].result != REDIS_ANSWERED)
+            return false;
+    return true;
 }
 
 /* `fence`: at which the segment should be settled. */

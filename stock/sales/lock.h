@@ -5,7 +5,6 @@
 #include "lock/redis/pipeline.h"
 #include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
-#include "stock/segment.h"
 #include "stock/stock_core.h"
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */

@@ -9,7 +9,7 @@
 
 #include "sql/ledger/ledger.h"
 #include "sql/sales/sales.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 /* ---- settings.c, pieces.c ---- */
 

@@ -2,9 +2,10 @@
  *
  *   orders ─► groups by sku ─► take: plan segments ─► Redis: take ─► fill orders ───┐
  *                                 ▲                                                  │
- *                                 └── counters read anew, recovered ◄────────────────┘
+ *                                 └── empty, recovered: more segments ◄──────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
  *             ─► give back what was not sold
+ *             ─► conclude: for orders that got nothing, the ledger is asked what is left
  *
  * the_epoch: a segment's settled fence stays as it is while it is sold in this way, and changes
  * whenever its counter is set again from the ledger. The ledger takes an order only from the fence
@@ -25,10 +26,6 @@
 
 /* Passes in which units that only the ledger has may yet come back. */
 enum { IN_FLIGHT_PASSES = 16 };
-
-/* Takes from the counters of the holds from `first_hold` on: each becomes taken, empty, dirty, busy
- * or in doubt. False when Redis is lost. */
-typedef bool counter_take(struct stock *stock, size_t first_hold);
 
 /* Writes the key of the hold's segment into `key_out` (SCRIPT_KEY_MAX bytes). */
 static void counter_key(const struct segment_hold *hold, char *key_out)
@@ -99,108 +96,6 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
     return alive;
 }
 
-/* Adds the units of a second take to those of the first, by the hint, from the same segment: in the
- * ledger a batch has one update per segment. */
-static void join(struct stock *stock, struct segment_hold *hold)
-{
-    for (struct segment_hold *old = stock->holds; old < hold; old++)
-        if (old->state == SEGMENT_TAKEN && old->sale == hold->sale &&
-            old->segment == hold->segment && old->settled == hold->settled) {
-            assert(old->used <= old->taken);
-            old->taken += hold->taken;
-            old->left = hold->left;
-            hold->state = SEGMENT_ENDED;
-            return;
-        }
-}
-
-static void count_taken(struct stock *stock, struct group *group, size_t first_hold)
-{
-    for (size_t i = first_hold; i < stock->hold_count; i++) {
-        struct segment_hold *hold = &stock->holds[i];
-        if (hold->sale != group->sale)
-            continue;
-        group->busy |= hold->state == SEGMENT_BUSY;
-        if (hold->state != SEGMENT_TAKEN)
-            continue;
-        group->leftover += hold->taken;
-        if (group->counted)
-            join(stock, hold);
-    }
-}
-
-/* The units in a counter; 1 for a counter that has to be recovered, so that its segment is
- * tried. */
-static uint32_t units_in(const struct script_call *read, uint32_t round)
-{
-    bool clean = read->values[0] == 1 && read->values[2] == round && read->values[3] == 0;
-    return clean && read->values[1] >= 0 ? (uint32_t)read->values[1] : 1;
-}
-
-/* Reads all counters of a group that found too little by its hints: other processes may have given
- * units back. False when Redis is lost. */
-static bool read_counters(struct stock *stock, struct group *group)
-{
-    stock_flush(stock); /* units of our own that are on their way back */
-    for (uint32_t i = 0; i < group->snapshot.segments; i++) {
-        char key[SCRIPT_KEY_MAX];
-        struct script_call *call = stock_call(stock);
-        counter_key(&(struct segment_hold){.sale = group->sale, .segment = i}, key);
-        script_begin(call, SCRIPT_stock_read);
-        script_key(call, key);
-    }
-    if (!stock_run_calls(stock))
-        return false;
-    for (uint32_t i = 0; i < group->snapshot.segments; i++)
-        sale_hint_set(group->sale, i, units_in(&stock->calls[i], group->snapshot.round));
-    group->tried = 0;
-    group->counted = true;
-    return true;
-}
-
-/* Lets the groups that still lack units begin again, once, by what the counters have now. False
- * when Redis is lost. */
-static bool look_again(struct stock *stock, struct batch *batch, bool *again_out)
-{
-    bool alive = true;
-    *again_out = false;
-    for (size_t i = 0; i < batch->group_count && alive; i++) {
-        struct group *group = &batch->groups[i];
-        if (group->counted || group->stale || !group_open(group))
-            continue;
-        alive = read_counters(stock, group);
-        *again_out = true;
-    }
-    return alive;
-}
-
-static bool take_units(struct stock *stock, struct batch *batch, begin_hold *post,
-                       counter_take *take)
-{
-    for (;;) {
-        size_t first_hold = stock->hold_count;
-        for (size_t i = 0; i < batch->group_count; i++)
-            if (!batch->groups[i].stale)
-                group_plan(stock, &batch->groups[i], post);
-        if (stock->hold_count == first_hold) {
-            bool again = false;
-            if (!look_again(stock, batch, &again))
-                return false;
-            if (!again)
-                return true;
-            continue;
-        }
-        bool alive = take(stock, first_hold);
-        for (size_t i = 0; i < batch->group_count; i++) {
-            count_taken(stock, &batch->groups[i], first_hold);
-            alive = alive && recover(stock, &batch->groups[i], first_hold);
-            group_fill(&batch->groups[i]);
-        }
-        if (!alive)
-            return false;
-    }
-}
-
 /* ---- end ---- */
 
 /* Posts that units come back, or marks the counter they came from as refused by the ledger: units
@@ -241,7 +136,7 @@ static void end_holds(struct stock *stock, struct batch *batch, enum ledger_resu
             continue;
         assert(hold->used <= hold->taken);
         uint32_t back = may_be_sold ? hold->taken - hold->used : hold->taken;
-        if (!may_be_sold && strategy_refused(batch, hold)) {
+        if (!may_be_sold && hold->refused) {
             post_return(stock, hold, 0, "refused");
             hold->state = SEGMENT_DIRTY;
             refused = true;
@@ -254,28 +149,23 @@ static void end_holds(struct stock *stock, struct batch *batch, enum ledger_resu
 }
 
 /* Units that the ledger has and the counters lack are either in flight, and may come back, or
- * leaked by a process that died, and will not. After some passes they count as leaked. */
+ * leaked by a process that died, and will not. After some passes, in each of which the counters
+ * were tried anew, they count as leaked. */
 static void conclude(struct stock *stock, struct group *group)
 {
-    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    size_t count = 0;
-    uint32_t left = 0;
-    if (!strategy_fetch(stock, group, rows, &count))
-        return;
-    for (size_t i = 0; i < count; i++)
-        left += rows[i].capacity - rows[i].sold;
-    if (group->busy || group_passes(group) < IN_FLIGHT_PASSES)
-        strategy_remember_left(stock, group, left);
+    if (group->busy || group->stale || group->held || group_passes(group) < IN_FLIGHT_PASSES)
+        strategy_conclude(stock, group);
     else
         group_decide(group, STOCK_SOLD_OUT, 0);
 }
 
-/* Decides a batch. `post` begins a hold, `take` then carries out what was begun. */
+/* Decides a batch. `post` begins a hold, `take` then carries out what was begun: each hold becomes
+ * taken, empty, dirty, busy or in doubt. */
 static void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                         begin_hold *post, counter_take *take)
+                         begin_hold *post, take_holds *take)
 {
     struct batch *batch = batch_begin(stock, orders, count);
-    if (!take_units(stock, batch, post, take)) {
+    if (!strategy_take(stock, batch, post, take, recover)) {
         end_holds(stock, batch, LEDGER_FAILED);
         batch_lost(stock, batch);
         return;
@@ -428,9 +318,8 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
 
 static bool take_optimistic(struct stock *stock, size_t first_hold)
 {
-    int64_t start_ns;
     stock_flush(stock); /* what the last batch gives back is there for this one */
-    start_ns = clock_now_ns();
+    int64_t start_ns = clock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);
     stock->stats.redis_calls++;

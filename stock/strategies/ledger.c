@@ -81,7 +81,7 @@ static void sell_by_update(struct stock *stock, struct stock_order *const *order
     if (result == LEDGER_OK)
         lower_hints(stock);
     for (size_t i = 0; i < batch->group_count; i++)
-        if (result == LEDGER_NO || group_open(&batch->groups[i]))
+        if (batch->groups[i].first && (result == LEDGER_NO || group_open(&batch->groups[i])))
             fetch(stock, &batch->groups[i]);
 }
 
@@ -124,7 +124,7 @@ static void sell_locked(struct stock *stock, struct batch *batch,
                         const struct seclock_handle *handle)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    struct group *group = &batch->groups[0];
+    struct group *group = batch->orders[0].order->group;
     size_t count = 0;
     if (!strategy_fetch(stock, group, rows, &count))
         return;
@@ -134,7 +134,7 @@ static void sell_locked(struct stock *stock, struct batch *batch,
     }
     uint32_t left = set_hints(group->sale, rows, count);
     fill_planned(stock, batch);
-    assert(batch->group_count == 1 && batch->order_count == 1);
+    assert(batch->order_count == 1);
     for (size_t i = 0; i < stock->hold_count; i++)
         stock->holds[i].lock.fence = seclock_fence(handle);
     if (batch_filled(batch, NULL) > 0)
@@ -148,8 +148,6 @@ static void sell_one(struct stock *stock, struct stock_order *order)
     char name[SECLOCK_NAME_MAX];
     struct seclock_handle *handle;
     struct batch *batch = batch_begin(stock, &order, 1);
-    if (batch->group_count == 0)
-        return;
     lock_name_of(order->sku, name);
     struct seclock_request request =
         SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_SIMPLE,
@@ -158,7 +156,7 @@ static void sell_one(struct stock *stock, struct stock_order *order)
     if (result == SECLOCK_OK)
         sell_locked(stock, batch, handle);
     else if (result == SECLOCK_TIMEOUT)
-        group_decide(&batch->groups[0], STOCK_AGAIN, UINT32_MAX);
+        group_decide(order->group, STOCK_AGAIN, UINT32_MAX);
     else
         batch_lost(stock, batch);
     if (handle)

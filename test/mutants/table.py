@@ -168,7 +168,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "nobody_looks_at_an_orders_time": Mutant(
         "a first try is not accepted after its repeat was refused",
-        (("stock/order.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
+        (("stock/stock.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
           "return order->until_ns != 0 && now_ns < 0;"),
          ("sql/orders/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
           "(void)is_late;"),
@@ -323,8 +323,8 @@ MUTANTS = {
     # ---- limits, windows and other settings ----
     "limit_off_by_one": Mutant(
         "no user has more units than the limit",
-        (("stock/orders/strategy.c", ".limit = order->snapshot->settings.per_user_limit,",
-          ".limit = order->snapshot->settings.per_user_limit + 1,"),),
+        (("stock/orders/strategy.c", ".limit = order->group->snapshot.settings.per_user_limit,",
+          ".limit = order->group->snapshot.settings.per_user_limit + 1,"),),
         "test_settings/test_race_through_two_processes_never_passes_the_limit",
         "orders/test_user_limit.py::test_10000_requests_of_100_users_make_100_orders"),
     "limit_refuses_too_early": Mutant(
@@ -344,8 +344,8 @@ MUTANTS = {
         "orders/test_state.py::test_user_may_buy_again_what_was_cancelled"),
     "window_not_confirmed": Mutant(
         "an order is refused only by settings in force",
-        (("stock/orders/check_settings.c", "entry->standing = ask(stock, entry);",
-          "entry->standing = CONFIRMED;"),),
+        (("stock/orders/check_settings.c", "group->standing = ask(stock, group);",
+          "group->standing = CONFIRMED;"),),
         "test_settings/test_fronts_refuse_only_what_the_ledger_confirmed",
         "sales/test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
     "change_overwrites_anothers": Mutant(

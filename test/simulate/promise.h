@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stock/order.h"
-#include "stock/types.h"
+#include "stock/stock.h"
 
 struct stock_status_change;
 
