@@ -3,9 +3,10 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
+enum { TRIES_MAX = 5 }; /* changes of others that came in between, or commits not answered */
 
 enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
                                                 int wait_ms, struct sale_lock *locked)
@@ -117,6 +118,41 @@ void sale_lock_end(struct stock *stock, struct sale_lock *locked, enum ledger_re
     sale_lock_release(stock, locked);
     if (result == LEDGER_OK)
         sale_publish(stock, sale);
+}
+
+enum stock_admin_result sale_change_result(struct sale_change *change, enum ledger_result result)
+{
+    bool unknown = result == LEDGER_UNKNOWN;
+    bool overtaken = result == LEDGER_NO || result == LEDGER_DUPLICATE;
+    bool keyed = change->key && change->key[0] != '\0';
+    change->again = overtaken || (unknown && keyed);
+    return result == LEDGER_OK ? STOCK_ADMIN_OK
+           : unknown           ? STOCK_ADMIN_IN_DOUBT
+           : overtaken         ? STOCK_ADMIN_BUSY
+                               : STOCK_ADMIN_FAILED;
+}
+
+enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change,
+                                        sale_change_try *try_once)
+{
+    enum stock_admin_result result = STOCK_ADMIN_BUSY;
+    struct sale_lock *locked = malloc(sizeof *locked);
+    bool doubt = false;
+    if (!locked)
+        abort();
+    stock_revalidate(stock);
+    change->again = true;
+    for (int tries = 0; tries < TRIES_MAX && change->again; tries++) {
+        change->again = false;
+        result = try_once(stock, change, locked);
+        doubt |= result == STOCK_ADMIN_IN_DOUBT;
+    }
+    free(locked);
+    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* by this call, before the round ended */
+        return STOCK_ADMIN_OK;
+    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED ||
+                   result == STOCK_ADMIN_TOO_MANY;
+    return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
 }
 
 /* This process first: its own orders come before its message returns to it. */

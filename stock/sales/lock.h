@@ -46,6 +46,29 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
  * when every call was answered with yes. */
 bool sale_lock_release(struct stock *stock, struct sale_lock *locked);
 
+/* A change of a sale that is tried until its outcome is known; the first member of what its try
+ * needs. */
+struct sale_change {
+    const char *sku;
+    const char *key; /* idempotency key; NULL or "" for none */
+    int wait_ms;     /* for the locks of one try */
+    struct ledger_sale *sale;
+    bool again; /* set by a try: another one will find out more */
+};
+
+/* Tries once to make the change; `locked` is room for the locks, not held before nor after. */
+typedef enum stock_admin_result sale_change_try(struct stock *stock, struct sale_change *change,
+                                                struct sale_lock *locked);
+
+/* Tries to make the change, some times at most. Once a commit was not answered, only what a later
+ * try finds under the key, or what a commit that others see tells, ends the doubt: a try that is
+ * refused does not see a commit that ends later. */
+enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change,
+                                        sale_change_try *try_once);
+
+/* What the ledger's answer to a try means; sets `again`. */
+enum stock_admin_result sale_change_result(struct sale_change *change, enum ledger_result result);
+
 /* Notes the sale in this process and publishes to the others that it has changed: it may have units
  * again, or other settings. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row);

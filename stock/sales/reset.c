@@ -15,7 +15,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,19 +23,16 @@
 #include "stock/sales/lock.h"
 
 enum {
-    TRIES_MAX = 5,   /* resets and changes of others that came in between */
     END_MS = 250,    /* spent on ending orders by the reset itself: the operator waits for it */
     COUNT_MS = 1000, /* spent on counting the orders that it would end, before it refuses to */
 };
 
 struct resetting {
+    struct sale_change change;
     const struct stock_reset *asked;
     char request[LEDGER_RESET_TEXT_MAX];
-    int wait_ms;
-    struct ledger_sale *sale_out;
     struct ledger_round_use *use_out;
     uint64_t *ended_out;
-    bool again; /* another try will find out more */
 };
 
 /* Writes down the request, to be compared when its key is used again. */
@@ -54,21 +50,16 @@ static void write_request(struct resetting *resetting)
     assert(length > 0 && length < LEDGER_RESET_TEXT_MAX);
 }
 
-static bool has_key(const struct resetting *resetting)
-{
-    return resetting->asked->key && resetting->asked->key[0] != '\0';
-}
-
 /* Looks for what was done under the key. False: nothing, or there is no key. The process that did
  * it may have died before it published the round. */
 static bool find_key(struct stock *stock, struct resetting *resetting,
                      enum stock_admin_result *result_out)
 {
     const char *sku = resetting->asked->sku;
-    struct ledger_sale now = {.round = 0}, *then = resetting->sale_out;
+    struct ledger_sale now = {.round = 0}, *then = resetting->change.sale;
     char request[LEDGER_RESET_TEXT_MAX];
     bool retired = false;
-    if (!has_key(resetting))
+    if (!resetting->asked->key || resetting->asked->key[0] == '\0')
         return false;
     *result_out = STOCK_ADMIN_FAILED;
     enum ledger_result found =
@@ -131,7 +122,7 @@ static enum stock_admin_result refuse(struct stock *stock, struct resetting *res
     if (why == STOCK_ADMIN_ROUND_IN_USE &&
         !stock_round_use(stock, now, until_ns, resetting->use_out))
         return STOCK_ADMIN_FAILED;
-    *resetting->sale_out = *now;
+    *resetting->change.sale = *now;
     return why;
 }
 
@@ -166,27 +157,23 @@ static enum stock_admin_result conclude(struct stock *stock, struct resetting *r
                                         enum ledger_result result, uint32_t held,
                                         const struct ledger_sale *sale)
 {
-    bool unknown = result == LEDGER_UNKNOWN;
-    bool overtaken = result == LEDGER_NO || result == LEDGER_DUPLICATE;
-    resetting->again = overtaken || (unknown && has_key(resetting));
-    if (result != LEDGER_OK)
-        return unknown ? STOCK_ADMIN_IN_DOUBT : overtaken ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
-    *resetting->sale_out = *sale;
-    if (held > 0)
+    if (result == LEDGER_OK)
+        *resetting->change.sale = *sale;
+    if (result == LEDGER_OK && held > 0)
         stock_round_end(stock, clock_now_ns() + END_MS * CLOCK_NS_PER_MS, resetting->ended_out);
-    return STOCK_ADMIN_OK;
+    return sale_change_result(&resetting->change, result);
 }
 
 /* The sale is looked at before the locks, as a refusal needs none, and again when they are held. It
  * may have got more segments than were locked: then the next try locks more. */
-static enum stock_admin_result try_once(struct stock *stock, struct resetting *resetting,
+static enum stock_admin_result try_once(struct stock *stock, struct sale_change *change,
                                         struct sale_lock *locked)
 {
+    struct resetting *resetting = (struct resetting *)change;
     const struct stock_reset *asked = resetting->asked;
     struct ledger_sale sale;
     uint32_t held = 0;
     enum stock_admin_result result = STOCK_ADMIN_OK;
-    resetting->again = false;
     if (find_key(stock, resetting, &result))
         return result;
     if (read_sale(stock, asked->sku, &sale) != LEDGER_OK)
@@ -195,22 +182,22 @@ static enum stock_admin_result try_once(struct stock *stock, struct resetting *r
     if (result != STOCK_ADMIN_OK)
         return refuse(stock, resetting, &sale, result);
     size_t count = sale.segments > asked->segments ? sale.segments : asked->segments;
-    result = sale_lock_acquire_first(stock, asked->sku, count, resetting->wait_ms, locked);
+    result = sale_lock_acquire_first(stock, asked->sku, count, change->wait_ms, locked);
     if (result != STOCK_ADMIN_OK)
         return result;
     enum ledger_result found = read_sale(stock, asked->sku, &sale);
     if (found == LEDGER_OK)
         result = check(asked, &sale);
-    resetting->again = found == LEDGER_OK && sale.segments > count;
+    change->again = found == LEDGER_OK && sale.segments > count;
     if (result == STOCK_ADMIN_OK && !sale_cache_find(stock->sale_cache, asked->sku) &&
         sale_cache_full(stock->sale_cache))
         result = STOCK_ADMIN_FULL;
-    if (found == LEDGER_OK && !resetting->again && result == STOCK_ADMIN_OK) {
+    if (found == LEDGER_OK && !change->again && result == STOCK_ADMIN_OK) {
         enum ledger_result done = reset_locked(stock, resetting, locked, &sale, &held);
         return conclude(stock, resetting, done, held, &sale);
     }
     sale_lock_release(stock, locked);
-    if (found != LEDGER_OK || resetting->again)
+    if (found != LEDGER_OK || change->again)
         return found != LEDGER_OK ? STOCK_ADMIN_FAILED : STOCK_ADMIN_BUSY;
     return refuse(stock, resetting, &sale, result);
 }
@@ -219,32 +206,15 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
                                     int wait_ms, struct ledger_sale *sale_out,
                                     struct ledger_round_use *use_out, uint64_t *ended_out)
 {
-    struct resetting resetting = {.asked = reset,
-                                  .wait_ms = wait_ms,
-                                  .sale_out = sale_out,
-                                  .use_out = use_out,
-                                  .ended_out = ended_out,
-                                  .again = true};
-    struct sale_lock *locked = malloc(sizeof *locked);
-    enum stock_admin_result result = STOCK_ADMIN_BUSY;
-    bool doubt = false;
-    if (!locked)
-        abort();
+    struct resetting resetting = {
+        .change = {reset->sku, reset->key, wait_ms, sale_out, false},
+        .asked = reset,
+        .use_out = use_out,
+        .ended_out = ended_out,
+    };
     assert(reset->segments > 0 && reset->segments <= LEDGER_SEGMENTS_MAX);
     assert(reset->segments <= reset->total);
     *ended_out = 0;
     write_request(&resetting);
-    stock_revalidate(stock);
-    for (int tries = 0; tries < TRIES_MAX && resetting.again; tries++) {
-        result = try_once(stock, &resetting, locked);
-        doubt |= result == STOCK_ADMIN_IN_DOUBT;
-    }
-    free(locked);
-    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* by this call, before the sale was retired */
-        return STOCK_ADMIN_OK;
-    /* Once in doubt, only what its key says ends the doubt: a try that is refused does not see a
-     * commit that ends later. */
-    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED ||
-                   result == STOCK_ADMIN_KEY_OVER;
-    return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
+    return sale_change_run(stock, &resetting.change, try_once);
 }

@@ -12,25 +12,18 @@
 #include "stock/sales/sales.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "sql/orders/orders.h"
 #include "stock/sales/lock.h"
 
-enum {
-    TRIES_MAX = 5,  /* orders and resets that came in between, or commits not answered */
-    COUNT_MS = 500, /* spent on counting orders by one call */
-};
+enum { COUNT_MS = 500 }; /* spent on counting orders by one call */
 
 struct retiring {
-    const char *sku;
-    int wait_ms;
+    struct sale_change change;
     int64_t until_ns; /* orders are counted */
-    struct ledger_sale *sale;
-    struct sale_lock *locked;
-    bool doubt; /* a commit of this call was not answered */
+    bool doubt;       /* a commit of this call was not answered */
 };
 
 static void drop_locked(struct stock *stock, struct sale_lock *locked)
@@ -43,23 +36,25 @@ static void drop_locked(struct stock *stock, struct sale_lock *locked)
 
 /* Nothing of the sale is left in the ledger. After a commit in doubt that is this call's doing, as
  * far as its client can tell. */
-static enum stock_admin_result end_gone(struct stock *stock, struct retiring *retiring)
+static enum stock_admin_result end_gone(struct stock *stock, const struct retiring *retiring,
+                                        struct sale_lock *locked)
 {
+    const struct sale_change *change = &retiring->change;
     uint32_t segments = 0;
-    enum ledger_result found = ledger_retired_find(stock->ledger, retiring->sku, &segments);
+    enum ledger_result found = ledger_retired_find(stock->ledger, change->sku, &segments);
     uint64_t connection = ledger_connection(stock->ledger);
     if (found != LEDGER_OK && found != LEDGER_NO)
         return STOCK_ADMIN_FAILED;
     if (found == LEDGER_NO)
         return STOCK_ADMIN_NO_SALE;
-    if (sale_lock_acquire_first(stock, retiring->sku, segments, retiring->wait_ms,
-                                retiring->locked) == STOCK_ADMIN_OK)
-        drop_locked(stock, retiring->locked);
+    if (sale_lock_acquire_first(stock, change->sku, segments, change->wait_ms, locked) ==
+        STOCK_ADMIN_OK)
+        drop_locked(stock, locked);
     if (!retiring->doubt)
         return STOCK_ADMIN_NO_SALE;
     if (ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return STOCK_ADMIN_IN_DOUBT;
-    sale_publish_retired(stock, retiring->sku, retiring->sale->round);
+    sale_publish_retired(stock, change->sku, change->sale->round);
     return STOCK_ADMIN_OK;
 }
 
@@ -70,7 +65,7 @@ static enum stock_admin_result count_held(struct stock *stock, const struct reti
     struct ledger_held *held = &stock->held;
     enum ledger_result result = LEDGER_OK;
     do {
-        result = ledger_held_count(stock->ledger, retiring->sale, held);
+        result = ledger_held_count(stock->ledger, retiring->change.sale, held);
         if (result == LEDGER_FAILED)
             return STOCK_ADMIN_FAILED;
     } while (result == LEDGER_OK && !held->done && clock_now_ns() < retiring->until_ns);
@@ -79,58 +74,55 @@ static enum stock_admin_result count_held(struct stock *stock, const struct reti
     return result == LEDGER_OK && held->done ? STOCK_ADMIN_OK : STOCK_ADMIN_COUNTING;
 }
 
-static enum stock_admin_result retire_locked(struct stock *stock, struct retiring *retiring)
+static enum stock_admin_result retire_locked(struct stock *stock, struct retiring *retiring,
+                                             struct sale_lock *locked)
 {
+    struct sale_change *change = &retiring->change;
     enum ledger_result result = LEDGER_NO;
-    if (retiring->locked->count == retiring->sale->segments)
-        result = ledger_retire(stock->ledger, retiring->sale, &stock->held);
-    if (result != LEDGER_OK) {
+    if (locked->count == change->sale->segments)
+        result = ledger_retire(stock->ledger, change->sale, &stock->held);
+    if (result == LEDGER_OK) {
+        drop_locked(stock, locked);
+        sale_publish_retired(stock, change->sku, change->sale->round);
+    } else {
         stock->held.begun = false; /* the next try counts anew */
-        sale_lock_release(stock, retiring->locked);
-        retiring->doubt |= result == LEDGER_UNKNOWN;
-        return result == LEDGER_FAILED ? STOCK_ADMIN_FAILED : STOCK_ADMIN_BUSY;
+        sale_lock_release(stock, locked);
     }
-    drop_locked(stock, retiring->locked);
-    sale_publish_retired(stock, retiring->sku, retiring->sale->round);
-    return STOCK_ADMIN_OK;
+    enum stock_admin_result told = sale_change_result(change, result);
+    retiring->doubt |= result == LEDGER_UNKNOWN;
+    change->again |= result == LEDGER_UNKNOWN; /* the sale itself tells */
+    return told;
 }
 
-/* BUSY: another try will find out more. */
-static enum stock_admin_result try_once(struct stock *stock, struct retiring *retiring)
+static enum stock_admin_result try_once(struct stock *stock, struct sale_change *change,
+                                        struct sale_lock *locked)
 {
+    struct retiring *retiring = (struct retiring *)change;
     struct ledger_sale present;
-    enum ledger_result found = ledger_sale_find(stock->ledger, retiring->sku, &present);
+    enum ledger_result found = ledger_sale_find(stock->ledger, change->sku, &present);
     if (found == LEDGER_NO)
-        return end_gone(stock, retiring);
+        return end_gone(stock, retiring, locked);
     if (found != LEDGER_OK)
         return STOCK_ADMIN_FAILED;
-    *retiring->sale = present;
+    *change->sale = present;
     enum stock_admin_result result = count_held(stock, retiring);
     if (result == STOCK_ADMIN_OK)
-        result = sale_lock_acquire(stock, retiring->sku, retiring->wait_ms, retiring->locked);
-    if (result == STOCK_ADMIN_NO_SALE)
-        return STOCK_ADMIN_BUSY;
-    return result == STOCK_ADMIN_OK ? retire_locked(stock, retiring) : result;
+        result = sale_lock_acquire(stock, change->sku, change->wait_ms, locked);
+    if (result == STOCK_ADMIN_OK)
+        return retire_locked(stock, retiring, locked);
+    change->again = result == STOCK_ADMIN_BUSY || result == STOCK_ADMIN_NO_SALE;
+    return result == STOCK_ADMIN_NO_SALE ? STOCK_ADMIN_BUSY : result;
 }
 
 enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
                                      struct ledger_sale *sale_out, struct ledger_held *held_out)
 {
-    struct retiring retiring = {.sku = sku,
-                                .wait_ms = wait_ms,
-                                .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS,
-                                .sale = sale_out};
-    enum stock_admin_result result = STOCK_ADMIN_BUSY;
-    retiring.locked = malloc(sizeof *retiring.locked);
-    if (!retiring.locked)
-        abort();
+    struct retiring retiring = {.change = {sku, NULL, wait_ms, sale_out, false},
+                                .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS};
     if (!stock->held.begun || strcmp(stock->held.sku, sku) != 0)
         stock->held = (struct ledger_held){.begun = false};
-    stock_revalidate(stock);
-    for (int tries = 0; tries < TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++)
-        result = try_once(stock, &retiring);
-    free(retiring.locked);
+    enum stock_admin_result result = sale_change_run(stock, &retiring.change, try_once);
     *held_out = stock->held;
     stock->held.begun &= result == STOCK_ADMIN_COUNTING || result == STOCK_ADMIN_BUSY;
-    return result == STOCK_ADMIN_OK || !retiring.doubt ? result : STOCK_ADMIN_IN_DOUBT;
+    return result;
 }

@@ -494,7 +494,7 @@ MUTANTS = {
     # ---- restock and reset ----
     "restock_repeats_without_a_key": Mutant(
         "a restock without a key happens at most once",
-        (("stock/sales/restock.c", "(unknown && adding->key[0] != '\\0')", "unknown"),),
+        (("stock/sales/lock.c", "(unknown && keyed)", "(unknown && (keyed || unknown))"),),
         "test_restock/test_without_a_key_it_is_called_unclear",
         "sales/test_restock.py::test_commit_of_a_restock_lost"),
     "restock_key_not_written": Mutant(
