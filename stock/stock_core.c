@@ -79,9 +79,10 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     struct sale *known = sale_cache_find(stock->sale_cache, sku);
     /* Read before the question: if the sale is invalidated meanwhile, the answer may be older than
      * that and confirms nothing. */
-    uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
+    struct sale_snapshot before = {.round = 0};
+    if (known)
+        before = sale_snapshot(known);
     int64_t asked_ns = clock_now_ns();
-    uint32_t round = known ? sale_snapshot(known).round : 0;
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
     if (result != LEDGER_OK && result != LEDGER_NO)
         return result;
@@ -89,19 +90,13 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     if (row_changed(known, result, &row) && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return LEDGER_FAILED;
     if (result == LEDGER_NO && known)
-        sale_cache_retire(stock->sale_cache, sku, round);
+        sale_cache_retire(stock->sale_cache, sku, before.round);
     if (result != LEDGER_OK)
         return result;
     *sale_out = sale_cache_put(stock->sale_cache, &row);
     if (!*sale_out)
         return LEDGER_FAILED;
     if (*sale_out == known) /* the epoch is that of no other sale */
-        sale_confirm(known, epoch, asked_ns, stock->options.remember_left_ms);
+        sale_confirm(known, before.epoch, asked_ns, stock->options.remember_left_ms);
     return LEDGER_OK;
-}
-
-enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out)
-{
-    *sale_out = sale_cache_find(stock->sale_cache, sku);
-    return *sale_out ? LEDGER_OK : stock_sale_reload(stock, sku, sale_out);
 }

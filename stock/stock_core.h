@@ -77,9 +77,6 @@ void stock_revalidate(struct stock *stock);
 /* Reads the sale again from the ledger into the cache. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
 
-/* Finds a sale, in the cache or else in the ledger. LEDGER_NO: the ledger has no such sale. */
-enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
-
 /* ---- segment.c: one hold of one segment ----
  *
  * A `post` function appends calls to the pipeline, a `read` function reads their answers after

@@ -89,8 +89,9 @@ static enum ledger_result find_sale(struct stock *stock, struct part *part)
     uint32_t latest = 0;
     for (size_t i = 0; i < part->count; i++)
         latest = part->orders[i].round > latest ? part->orders[i].round : latest;
-    enum ledger_result found = stock_sale(stock, part->orders[0].sku, &part->sale);
-    if (found == LEDGER_OK && sale_snapshot(part->sale).round < latest)
+    enum ledger_result found = LEDGER_OK;
+    part->sale = sale_cache_find(stock->sale_cache, part->orders[0].sku);
+    if (!part->sale || sale_snapshot(part->sale).round < latest)
         found = stock_sale_reload(stock, part->orders[0].sku, &part->sale);
     if (found == LEDGER_OK)
         part->snapshot = sale_snapshot(part->sale);
@@ -292,17 +293,13 @@ static void read_results(struct returns_work *work, enum ledger_result result,
  * under way or forbids it, and loads the segments from what the ledger says then. */
 static void recover(struct stock *stock, struct returns_work *work)
 {
-    struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
-    for (size_t i = 0, same; i < work->returned.segment_count; i += same) {
+    const size_t count = work->returned.segment_count;
+    for (size_t i = 0, same; i < count; i += same) {
         struct sale *sale = work->holds[i]->sale;
         bool stale = false;
-        for (same = 0;
-             i + same < work->returned.segment_count && work->holds[i + same]->sale == sale;
-             same++) {
-            dirty[same] = work->holds[i + same];
-            dirty[same]->state = SEGMENT_DIRTY;
-        }
-        recovery_run(stock, dirty, same, &stale);
+        for (same = 0; i + same < count && work->holds[i + same]->sale == sale; same++)
+            work->holds[i + same]->state = SEGMENT_DIRTY;
+        recovery_run(stock, &work->holds[i], same, &stale);
         if (stale)
             stock_sale_reload(stock, sale_sku(sale), &sale);
     }
@@ -355,10 +352,8 @@ static void publish(struct stock *stock, const struct returns_work *work, bool a
     }
 }
 
-static void end_locked(struct stock *stock, struct returns_work *work, enum ledger_status to,
-                       struct returns *returns)
+static void end_locked(struct stock *stock, struct returns_work *work, struct returns *returns)
 {
-    work->returned.to = to;
     list_segments(stock, work);
     list_orders(work);
     enum ledger_result result = ledger_return(stock->ledger, &work->returned);
@@ -375,8 +370,10 @@ static void end_locked(struct stock *stock, struct returns_work *work, enum ledg
     publish(stock, work, result == LEDGER_UNKNOWN);
 }
 
-static struct returns_work *begin_work(struct stock *stock, struct part *parts, size_t count)
+static void end_parts(struct stock *stock, struct part *parts, size_t count, enum ledger_status to,
+                      struct returns *returns)
 {
+    assert(count > 0 && (to == LEDGER_CANCELLED || to == LEDGER_EXPIRED));
     struct returns_work *work = stock->returning;
     if (!work)
         work = stock->returning = malloc(sizeof *work);
@@ -384,17 +381,9 @@ static struct returns_work *begin_work(struct stock *stock, struct part *parts, 
         abort();
     work->parts = parts;
     work->part_count = count;
-    work->returned = (struct ledger_return){.order_count = 0};
-    return work;
-}
-
-static void end_parts(struct stock *stock, struct part *parts, size_t count, enum ledger_status to,
-                      struct returns *returns)
-{
-    assert(count > 0 && (to == LEDGER_CANCELLED || to == LEDGER_EXPIRED));
-    struct returns_work *work = begin_work(stock, parts, count);
+    work->returned = (struct ledger_return){.to = to};
     if (lock(stock, work)) {
-        end_locked(stock, work, to, returns);
+        end_locked(stock, work, returns);
         return;
     }
     stock_flush(stock);

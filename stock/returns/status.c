@@ -144,46 +144,6 @@ void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t 
 
 /* ---- cancelling ---- */
 
-/* The orders of one try, as the ledger says they stand when it begins. */
-struct cancel_try {
-    uint64_t connection;                                  /* that they were read on */
-    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* cancelled or paid by others */
-    size_t ended_count;
-    struct stock_status_change *pending[STOCK_CHANGES_MAX]; /* to be cancelled */
-    size_t pending_count;
-};
-
-static bool cancel_read(struct stock *stock, struct trial *trial, struct cancel_try *this_try)
-{
-    assert(trial->open_count > 0);
-    struct ledger_record *records[STOCK_CHANGES_MAX];
-    this_try->ended_count = this_try->pending_count = 0;
-    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
-        LEDGER_OK)
-        return false;
-    this_try->connection = ledger_connection(stock->ledger);
-    for (size_t i = 0; i < trial->open_count; i++) {
-        struct stock_status_change *change = trial->open[i];
-        change->result = result_of(records[i], LEDGER_CANCELLED);
-        if (change->result == STOCK_STATE_BUSY)
-            this_try->pending[this_try->pending_count++] = change;
-        else if (change->result != STOCK_STATE_NO_ORDER && change->result != STOCK_STATE_DAMAGED)
-            this_try->ended[this_try->ended_count++] = change;
-    }
-    return true;
-}
-
-/* Orders that somebody else has cancelled or paid are answered only when that is on the disk. What
- * this try has cancelled itself, or left in doubt, stays as it is. */
-static void confirm_ended(struct stock *stock, const struct cancel_try *this_try)
-{
-    if (this_try->ended_count == 0 ||
-        ledger_confirm(stock->ledger, this_try->connection) == LEDGER_OK)
-        return;
-    for (size_t i = 0; i < this_try->ended_count; i++)
-        this_try->ended[i]->result = STOCK_STATE_FAILED;
-}
-
 static void read_returned(struct return_order *orders, size_t count)
 {
     assert(count <= STOCK_CHANGES_MAX);
@@ -209,21 +169,34 @@ static struct return_order order_of(struct stock_status_change *change)
 
 static void cancel_once(struct stock *stock, struct trial *trial)
 {
-    struct cancel_try this_try;
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* cancelled or paid by others */
     struct return_order orders[STOCK_CHANGES_MAX];
     struct returns returns = {.committed = false};
-    if (!cancel_read(stock, trial, &this_try)) {
+    size_t ended_count = 0, pending_count = 0;
+    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
+        LEDGER_OK) {
         set_all(trial, STOCK_STATE_FAILED);
         return;
     }
-    for (size_t i = 0; i < this_try.pending_count; i++)
-        orders[i] = order_of(this_try.pending[i]);
-    if (this_try.pending_count > 0)
-        returns = returns_end(stock, orders, this_try.pending_count, LEDGER_CANCELLED);
-    read_returned(orders, this_try.pending_count);
-    /* A commit of this call confirms all that was read before it on the same connection. */
-    if (!returns.committed || ledger_connection(stock->ledger) != this_try.connection)
-        confirm_ended(stock, &this_try);
+    uint64_t connection = ledger_connection(stock->ledger);
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        change->result = result_of(records[i], LEDGER_CANCELLED);
+        if (change->result == STOCK_STATE_BUSY)
+            orders[pending_count++] = order_of(change);
+        else if (change->result == STOCK_STATE_OK || change->result == STOCK_STATE_REFUSED)
+            ended[ended_count++] = change;
+    }
+    if (pending_count > 0)
+        returns = returns_end(stock, orders, pending_count, LEDGER_CANCELLED);
+    read_returned(orders, pending_count);
+    /* Orders that somebody else has cancelled or paid are answered only when that is on the disk. A
+     * commit of this call confirms all that was read before it on the same connection. */
+    bool confirmed = returns.committed && ledger_connection(stock->ledger) == connection;
+    if (ended_count > 0 && !confirmed && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+        for (size_t i = 0; i < ended_count; i++)
+            ended[i]->result = STOCK_STATE_FAILED;
 }
 
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
