@@ -215,32 +215,26 @@ static bool is_full(const struct sale_cache *cache)
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
-static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
 {
+    assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
     pthread_mutex_lock(&cache->mutex);
-    struct sale *sale = sale_cache_find(cache, row->sku);
+    struct sale *known = sale_cache_find(cache, row->sku), *sale = known;
     free_unseen(cache);
-    if (!sale && !is_full(cache)) {
+    if (!known && !is_full(cache))
         sale = sale_new(row->sku);
+    if (sale) {
+        pthread_mutex_lock(&sale->mutex);
         update(sale, row);
+        pthread_mutex_unlock(&sale->mutex);
+    }
+    if (sale && !known) {
         cache->count++;
         _Atomic(struct sale *) *chain = &cache->chains[hash_slot(row->sku, CHAINS)];
         atomic_store(&sale->chained, atomic_load(chain));
         atomic_store(chain, sale);
     }
     pthread_mutex_unlock(&cache->mutex);
-    return sale;
-}
-
-struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
-{
-    assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
-    struct sale *sale = find_or_insert(cache, row);
-    if (!sale)
-        return NULL;
-    pthread_mutex_lock(&sale->mutex);
-    update(sale, row);
-    pthread_mutex_unlock(&sale->mutex);
     return sale;
 }
 
