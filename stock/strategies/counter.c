@@ -35,13 +35,13 @@ static void counter_key(const struct segment_hold *hold, char *key_out)
     lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
 }
 
-/* Begins a hold that waits for a counter_take, with the units wanted in its `taken`. */
+/* Begins a hold whose units are taken later. */
 static void counter_begin(struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     assert(wanted > 0 && segment < snapshot->segments);
     segment_begin(hold, sale, snapshot, segment);
-    hold->taken = wanted; /* until the answer says how many they are */
+    hold->wanted = wanted;
 }
 
 /* Notes the answer to a take: `taken` units at the fence `settled`, `left` stay in the counter. */
@@ -202,7 +202,7 @@ static void read_answer(struct segment_hold *hold, const struct script_call *cal
                                       * could sell them twice, if they were not */
     else if (call->result != REDIS_ANSWERED)
         hold->state = SEGMENT_BUSY; /* certainly nothing taken */
-    else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[1] > hold->taken ||
+    else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[1] > hold->wanted ||
              call->values[3] < 0 || call->values[3] > LEDGER_TOTAL_MAX)
         hold->state = SEGMENT_DIRTY;
     else
@@ -277,7 +277,7 @@ static enum segment_state swap(struct redis *redis, const char *key, int64_t ava
     return done ? SEGMENT_TAKEN : SEGMENT_BUSY;
 }
 
-static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t wanted)
+static void take_once(struct redis *redis, struct segment_hold *hold)
 {
     char key[SCRIPT_KEY_MAX];
     int64_t available = 0;
@@ -291,8 +291,8 @@ static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t w
     bool answered = commands[1].result == REDIS_ANSWERED;
     bool sound = answered && read_fields(&commands[1], hold->round, &available, &settled);
     command_clear(commands, 2);
-    assert(wanted > 0);
-    uint32_t taken = available < wanted ? (uint32_t)available : wanted;
+    assert(hold->wanted > 0);
+    uint32_t taken = available < hold->wanted ? (uint32_t)available : hold->wanted;
     if (!answered)
         hold->state = SEGMENT_BUSY; /* certainly nothing taken */
     else if (!sound)
@@ -306,13 +306,12 @@ static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t w
 
 static void take_one(struct stock *stock, struct segment_hold *hold)
 {
-    uint32_t wanted = hold->taken;
-    take_once(stock->redis, hold, wanted);
+    take_once(stock->redis, hold);
     for (int tries = 1; tries < TRIES_MAX && hold->state == SEGMENT_BUSY; tries++) {
         if (!script_alive(stock->redis))
             return;
         clock_sleep_ns(INT64_C(1000) * stock_random(stock, PAUSE_US_MAX));
-        take_once(stock->redis, hold, wanted);
+        take_once(stock->redis, hold);
     }
 }
 

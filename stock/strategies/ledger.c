@@ -95,12 +95,6 @@ const struct stock_strategy strategy_database = {
 
 /* ---- single_lock ---- */
 
-/* No segment has this name: theirs end in a number. */
-static void lock_name_of(const char *sku, char name_out[SECLOCK_NAME_MAX])
-{
-    snprintf(name_out, SECLOCK_NAME_MAX, "%s:sale", sku);
-}
-
 /* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was ahead: the
  * lock must be taken again, for a greater fence. */
 static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
@@ -148,7 +142,7 @@ static void sell_one(struct stock *stock, struct stock_order *order)
     char name[SECLOCK_NAME_MAX];
     struct seclock_handle *handle;
     struct batch *batch = batch_begin(stock, &order, 1);
-    lock_name_of(order->sku, name);
+    snprintf(name, sizeof name, "%s:sale", order->sku); /* segments' names end in a number */
     struct seclock_request request =
         SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_SIMPLE,
                         .wait_ms = stock->options.lease_ms, .fixed_lease = true);
