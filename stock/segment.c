@@ -1,6 +1,6 @@
 /* One hold of one segment: lock and take, settle and release, as calls of the next pipeline; and
  * segments set again from the ledger. */
-#include "stock/stock_core.h"
+#include "stock/segment.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
-#include "stock/orders/orders.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };
@@ -44,7 +43,8 @@ bool stock_run_calls(struct stock *stock)
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     stock->call_count = 0;
-    rate_read(stock);
+    if (stock->read_rates)
+        stock->read_rates(stock);
     return script_alive(stock->redis);
 }
 

@@ -1,12 +1,12 @@
-/* The parts that decide a batch of orders, for stock/ alone: the batch, the checks that may refuse an order,
- * the strategies and the steps that they have in common, and what keeps rows and locks of others
- * from holding up a batch. */
+/* The parts that decide a batch of orders, for stock/ alone: the batch, the checks that may refuse
+ * an order, the strategies and the steps that they have in common, and what keeps rows and locks of
+ * others from holding up a batch. */
 #ifndef STOCK_ORDERS_ORDERS_H
 #define STOCK_ORDERS_ORDERS_H
 
 #include "sql/orders/orders.h"
 #include "sql/ledger/ledger.h"
-#include "stock/stock_core.h"
+#include "stock/segment.h"
 #include "stock/stock.h"
 
 /* ---- batch.c: a batch being decided: its orders grouped by sale, and which segments fill which
@@ -23,8 +23,8 @@ struct batch_order {
 /* The ledger's answer to the question if a snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
 
-/* The open orders of one sale, all decided by one snapshot of it. Segments are tried in turn from a random one on; recovered segments
- * are tried once more. */
+/* The open orders of one sale, all decided by one snapshot of it. Segments are tried in turn from a
+ * random one on; recovered segments are tried once more. */
 struct group {
     struct sale *sale;
     struct sale_snapshot snapshot; /* its stock updates name these settings */
@@ -212,9 +212,9 @@ void rate_finish(struct stock *stock, struct stock_order *const *orders, size_t 
 /* ---- strategy.c: what a strategy is, and the steps that strategies have in common ----
  *
  * A new strategy is a file strategies/NAME.c with a table of this kind, its declaration below, and
- * a line in stock.c. The shortest one to read first is strategies/ledger.c. */
+ * a line in sell.c. The shortest one to read first is strategies/ledger.c. */
 
-/* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of
+/* A way of deciding a batch; sell.c has the only list of them. `sell` decides every open order of
  * the `count` given. The question for the rate limits is posted before, and answered with its first
  * calls of Redis; a strategy that does not begin with Redis `asks_rates_first`. */
 struct stock_strategy {

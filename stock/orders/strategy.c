@@ -190,7 +190,7 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 /* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
  * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
  * the orders that caused it, decides them, and takes their units away again; the others go on. (An
- * order above its limit may be a repeat; stock.c looks its key up.) False when no such order is
+ * order above its limit may be a repeat; sell.c looks its key up.) False when no such order is
  * found (an order id was taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {

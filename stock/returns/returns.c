@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "stock/orders/orders.h"
+#include "stock/segment.h"
 #include "stock/stock.h"
-#include "stock/stock_core.h"
 
 enum {
     LOCK_TRIES_MAX = 16, /* while every segment that was tried is busy */

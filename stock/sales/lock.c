@@ -132,8 +132,7 @@ enum stock_admin_result sale_change_result(struct sale_change *change, enum ledg
                                : STOCK_ADMIN_FAILED;
 }
 
-enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change,
-                                        sale_change_try *try_once)
+enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change)
 {
     enum stock_admin_result result = STOCK_ADMIN_BUSY;
     struct sale_lock *locked = malloc(sizeof *locked);
@@ -144,7 +143,7 @@ enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change 
     change->again = true;
     for (int tries = 0; tries < TRIES_MAX && change->again; tries++) {
         change->again = false;
-        result = try_once(stock, change, locked);
+        result = change->try_once(stock, change, locked);
         doubt |= result == STOCK_ADMIN_IN_DOUBT;
     }
     free(locked);

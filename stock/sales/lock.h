@@ -5,7 +5,7 @@
 #include "lock/redis/pipeline.h"
 #include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
-#include "stock/stock_core.h"
+#include "stock/segment.h"
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */
 struct sale_lock {
@@ -53,18 +53,16 @@ struct sale_change {
     const char *key; /* idempotency key; NULL or "" for none */
     int wait_ms;     /* for the locks of one try */
     struct ledger_sale *sale;
+    /* Tries once; `locked` is room for the locks, not held before nor after. */
+    enum stock_admin_result (*try_once)(struct stock *stock, struct sale_change *change,
+                                        struct sale_lock *locked);
     bool again; /* set by a try: another one will find out more */
 };
-
-/* Tries once to make the change; `locked` is room for the locks, not held before nor after. */
-typedef enum stock_admin_result sale_change_try(struct stock *stock, struct sale_change *change,
-                                                struct sale_lock *locked);
 
 /* Tries to make the change, some times at most. Once a commit was not answered, only what a later
  * try finds under the key, or what a commit that others see tells, ends the doubt: a try that is
  * refused does not see a commit that ends later. */
-enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change,
-                                        sale_change_try *try_once);
+enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change);
 
 /* What the ledger's answer to a try means; sets `again`. */
 enum stock_admin_result sale_change_result(struct sale_change *change, enum ledger_result result);

@@ -207,7 +207,7 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
                                     struct ledger_round_use *use_out, uint64_t *ended_out)
 {
     struct resetting resetting = {
-        .change = {reset->sku, reset->key, wait_ms, sale_out, false},
+        .change = {reset->sku, reset->key, wait_ms, sale_out, try_once, false},
         .asked = reset,
         .use_out = use_out,
         .ended_out = ended_out,
@@ -216,5 +216,5 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
     assert(reset->segments <= reset->total);
     *ended_out = 0;
     write_request(&resetting);
-    return sale_change_run(stock, &resetting.change, try_once);
+    return sale_change_run(stock, &resetting.change);
 }

@@ -82,6 +82,7 @@ enum stock_admin_result stock_restock(struct stock *stock, const char *sku, uint
                                       const char *key, int wait_ms, struct ledger_sale *sale_out)
 {
     assert(units > 0 && units <= STOCK_TOTAL_MAX);
-    struct adding adding = {.change = {sku, key, wait_ms, sale_out, false}, .units = units};
-    return sale_change_run(stock, &adding.change, try_once);
+    struct adding adding = {.change = {sku, key, wait_ms, sale_out, try_once, false},
+                            .units = units};
+    return sale_change_run(stock, &adding.change);
 }

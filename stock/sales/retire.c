@@ -117,11 +117,11 @@ static enum stock_admin_result try_once(struct stock *stock, struct sale_change 
 enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
                                      struct ledger_sale *sale_out, struct ledger_held *held_out)
 {
-    struct retiring retiring = {.change = {sku, NULL, wait_ms, sale_out, false},
+    struct retiring retiring = {.change = {sku, NULL, wait_ms, sale_out, try_once, false},
                                 .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS};
     if (!stock->held.begun || strcmp(stock->held.sku, sku) != 0)
         stock->held = (struct ledger_held){.begun = false};
-    enum stock_admin_result result = sale_change_run(stock, &retiring.change, try_once);
+    enum stock_admin_result result = sale_change_run(stock, &retiring.change);
     *held_out = stock->held;
     stock->held.begun &= result == STOCK_ADMIN_COUNTING || result == STOCK_ADMIN_BUSY;
     return result;

@@ -168,7 +168,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "nobody_looks_at_an_orders_time": Mutant(
         "a first try is not accepted after its repeat was refused",
-        (("stock/stock.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
+        (("stock/sell.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
           "return order->until_ns != 0 && now_ns < 0;"),
          ("sql/orders/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
           "(void)is_late;"),
@@ -295,12 +295,12 @@ MUTANTS = {
     # ---- keys ----
     "keys_not_looked_up_last": Mutant(
         "a repeat is not refused when its first try was accepted",
-        (("stock/stock.c", "if (!replay_find(stock, orders, count))", "if (false)"),),
+        (("stock/sell.c", "if (!replay_find(stock, orders, count))", "if (false)"),),
         "test_stock/test_repeat_gets_the_first_order_even_after_the_end",
         "orders/test_idempotency.py::test_repeat_after_the_sale_sold_out_gives_the_order"),
     "repeat_not_confirmed": Mutant(
         "an order that a repeat is told of is on the disk",
-        (("stock/stock.c", "    replay_confirm(stock, orders, count);\n", ""),),
+        (("stock/sell.c", "    replay_confirm(stock, orders, count);\n", ""),),
         "test_stock/test_repeat_is_answered_after_a_write"),
     "key_with_another_body_is_replayed": Mutant(
         "a key with another body is refused",
@@ -311,11 +311,11 @@ MUTANTS = {
         "orders/test_idempotency.py::test_same_key_with_another_body_is_422"),
     "refused_without_a_look_at_the_key": Mutant(
         "while keys cannot be looked up no repeat is refused",
-        (("stock/stock.c", "        fail_refused(orders, count);\n}", "        (void)orders;\n}"),),
+        (("stock/sell.c", "        fail_refused(orders, count);\n}", "        (void)orders;\n}"),),
         "test_stock/test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up"),
     "end_not_told_to_the_ledger": Mutant(
         "after a repeat was told that the sale has ended its first try is not accepted",
-        (("stock/stock.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
+        (("stock/sell.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
         "test_settings/test_repeat_past_the_end_stops_its_first_try",
         "sales/test_window.py::test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end",
         simulated=NOT_SEEN),
@@ -652,7 +652,7 @@ REDUNDANT = {
          (RETURNS, " &&\n           segment->row.fence < segment->fence", ""))),
     "settles_wait_for_a_trip": Mutant(
         "no segment stays locked behind the last batch",
-        (("stock/stock.c", "    if (stock->stats.redis_calls == trips)\n        "
+        (("stock/sell.c", "    if (stock->stats.redis_calls == trips)\n        "
           "stock_flush(stock);", "    (void)trips;"),)),
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",

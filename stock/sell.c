@@ -70,6 +70,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     if (cluster)
         cluster_set_patience(cluster, MOVE_MS);
     stock->rate = rate_open(options->rates, cluster);
+    stock->read_rates = stock->rate ? rate_read : NULL;
     if (stock->redis)
         stock->ledger =
             ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);
