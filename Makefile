@@ -226,7 +226,7 @@ $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
 $(BUILD)/lock/example.o $(BUILD)/test/lock/embedded.o: CPPFLAGS += -Ilock
-$(BUILD)/lock/tool/options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(BUILD)/lock/tool/seclock.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 $(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
 $(BUILD)/seclock $(BUILD)/lock_example:
@@ -340,7 +340,7 @@ tidy: $(call tidy_of,$(tidy_src))
 
 $(call tidy_of,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
 $(call tidy_of,lock/example.c test/lock/embedded.c): CPPFLAGS += -Ilock
-$(call tidy_of,lock/tool/options.c): CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(call tidy_of,lock/tool/seclock.c): CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 
 $(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
 	$(call say,TIDY,$<)

@@ -30,37 +30,22 @@ struct run {
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/* Blocks the signals to be forwarded, except those that the caller of seclock wants ignored
- * (nohup). They are then read from a descriptor, which also cancels the wait for the lock. */
-static int block_signals(sigset_t *before_out)
+/* Not those that the caller of seclock wants ignored (nohup). The descriptor also cancels the wait
+ * for the lock, which the end of a child must not. */
+void inbox_open(struct inbox *inbox_out)
 {
-    sigset_t set;
-    sigemptyset(&set);
+    sigemptyset(&inbox_out->set);
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
         struct sigaction action;
         sigaction(forwarded[i], NULL, &action);
         if (action.sa_handler != SIG_IGN)
-            sigaddset(&set, forwarded[i]);
+            sigaddset(&inbox_out->set, forwarded[i]);
     }
-    sigprocmask(SIG_BLOCK, &set, before_out);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* Also before there are threads, for the same reason. */
-static int block_child_signal(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
     signal(SIGCHLD, SIG_DFL); /* were it ignored, the command's status would be lost */
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-void inbox_open(struct inbox *inbox_out)
-{
-    inbox_out->signals = block_signals(&inbox_out->mask);
-    inbox_out->children = block_child_signal();
+    sigset_t blocked = inbox_out->set;
+    sigaddset(&blocked, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &blocked, &inbox_out->mask);
+    inbox_out->signals = signalfd(-1, &inbox_out->set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 enum exit_code inbox_die(const struct inbox *inbox)
@@ -89,7 +74,7 @@ static void forward_signals(const struct run *run, int signals)
 {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (run->own_group || info.ssi_code != SI_KERNEL)
+        if (info.ssi_signo != SIGCHLD && (run->own_group || info.ssi_code != SI_KERNEL))
             signal_command(run, (int)info.ssi_signo);
 }
 
@@ -188,22 +173,21 @@ static int attend_command(struct run *run, const struct inbox *inbox, int lost)
 {
     assert(run->pid > 0);
     int status = 0;
-    struct signalfd_siginfo info;
+    sigset_t set = inbox->set;
     struct pollfd fds[] = {
         {.fd = inbox->signals, .events = POLLIN},
-        {.fd = inbox->children, .events = POLLIN},
         {.fd = lost, .events = POLLIN},
     };
+    sigaddset(&set, SIGCHLD);
+    signalfd(inbox->signals, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     while (waitpid(run->pid, &status, WNOHANG) == 0) {
-        poll(fds, 3, grace_left_ms(run));
+        poll(fds, 2, grace_left_ms(run));
         if (fds[0].revents)
             forward_signals(run, inbox->signals);
-        if (fds[1].revents && read(inbox->children, &info, sizeof info) < 0 && errno != EAGAIN)
-            break;
-        if (fds[2].revents) {
+        if (fds[1].revents) {
             end_lost(run);
-            fds[2].fd = -1;
-            fds[2].revents = 0;
+            fds[1].fd = -1;
+            fds[1].revents = 0;
         }
     }
     return status;
