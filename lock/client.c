@@ -200,10 +200,8 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
     if (*self_out)
         return SECLOCK_OK;
     const char *server = core_server(core, kind, 0);
-    if (!server) { /* refused when first used, not at open */
-        lock_set_error("no server %s://", schemes[kind]);
-        return SECLOCK_CONFIG;
-    }
+    if (!server) /* refused when first used, not at open */
+        return lock_fail(SECLOCK_CONFIG, "no server %s://", schemes[kind]);
     return open_driver(core, kind, server, self_out);
 }
 
@@ -231,11 +229,10 @@ static enum seclock_result servers_check(const char *const *servers)
         bool known = false;
         for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
             known = serves(servers[i], (enum seclock_kind)kind);
-        if (!known) {
+        if (!known)
             /* Without the URL, which may hold a password. */
-            lock_set_error("no kind of lock uses a server like number %zu", i + 1);
-            return SECLOCK_CONFIG;
-        }
+            return lock_fail(SECLOCK_CONFIG, "no kind of lock uses a server like number %zu",
+                             i + 1);
     }
     return SECLOCK_OK;
 }
@@ -245,15 +242,12 @@ static enum seclock_result options_check(const struct seclock_options *options)
     int lease_ms = options->lease_ms;
     if (!options->servers || !options->servers[0])
         return lock_fail(SECLOCK_CONFIG, "no servers");
-    if (options->prefix && strlen(options->prefix) >= SECLOCK_PREFIX_MAX) {
-        lock_set_error("the prefix is longer than %d bytes", SECLOCK_PREFIX_MAX - 1);
-        return SECLOCK_CONFIG;
-    }
-    if (lease_ms != 0 && (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX)) {
-        lock_set_error("the lease is not within %d..%d ms", SECLOCK_LEASE_MS_MIN,
-                       SECLOCK_LEASE_MS_MAX);
-        return SECLOCK_CONFIG;
-    }
+    if (options->prefix && strlen(options->prefix) >= SECLOCK_PREFIX_MAX)
+        return lock_fail(SECLOCK_CONFIG, "the prefix is longer than %d bytes",
+                         SECLOCK_PREFIX_MAX - 1);
+    if (lease_ms != 0 && (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX))
+        return lock_fail(SECLOCK_CONFIG, "the lease is not within %d..%d ms", SECLOCK_LEASE_MS_MIN,
+                         SECLOCK_LEASE_MS_MAX);
     if (options->timeout_ms < 0 || options->poll_ms < 0 || options->outage_ms < 0)
         return lock_fail(SECLOCK_CONFIG, "a time is negative");
     return servers_check(options->servers);

@@ -8,7 +8,6 @@ enum lock_feature {
     LOCK_RENEWS = 1,    /* leases end unless renewed */
     LOCK_READS = 2,     /* knows SECLOCK_MODE_READ */
     LOCK_PERMITTED = 4, /* knows permits and limit */
-    LOCK_NO_HOLDS = 8,  /* seclock_acquire is not for this kind */
 };
 
 enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */
@@ -20,7 +19,7 @@ enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */
 struct lock_driver {
     enum seclock_kind kind;
     unsigned features;
-    int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries */
+    int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries, > 0 */
     const void *row;              /* where one file serves several kinds: what differs */
 
     /* Makes the driver's state for the first server of its scheme, without connecting. SECLOCK_OK,
@@ -46,7 +45,8 @@ struct lock_driver {
      * */
     void (*stop_waiting)(void *self, struct seclock_handle *handle, bool acquired);
 
-    /* Extends each lease to its full length, in as few round trips as possible. For each handle
+    /* Extends each lease to its full length, in as few round trips as possible. The handles come in
+     * the order of their names. For each handle
      * SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED or SECLOCK_UNKNOWN; sets the fence of a handle that
      * has none. */
     void (*renew)(void *self, struct seclock_handle *const *handles, size_t count,

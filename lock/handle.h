@@ -50,10 +50,8 @@ struct seclock_handle {
     _Atomic int64_t deadline_ns;
     int64_t acquired_ns;
     int hold_ms_max;
-    int generation;           /* of the process that made the handle */
     enum seclock_kind family; /* the first kind that uses servers of the same scheme */
     bool renews;              /* by the watchdog */
-    bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
     bool renewing, notifying; /* the watchdog uses it outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */

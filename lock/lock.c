@@ -11,8 +11,6 @@
 #include "lock/text.h"
 
 enum {
-    POLL_MS_MIN = 5, /* for drivers that neither wait nor say how often to try */
-    POLL_MS_MAX = 200,
     RETRY_MS_MIN = 10, /* while no server answers */
     RETRY_MS_MAX = 200,
     REQUEST_MS_MIN = 100,
@@ -23,12 +21,12 @@ enum {
 
 bool handle_inherited(const struct seclock_handle *handle)
 {
-    return handle->generation != process_generation();
+    return handle->core->generation != process_generation();
 }
 
 bool handle_reports_loss(const struct seclock_handle *handle)
 {
-    return handle->on_lost || handle->lapses;
+    return handle->on_lost || handle->driver->lapse;
 }
 
 /* True when the watchdog has the hold in its care: to renew it, or to act on its loss. */
@@ -143,8 +141,6 @@ bool handle_sleep(const struct seclock_handle *handle, int ms)
 static enum seclock_result request_check(const struct seclock_request *request, unsigned features)
 {
     int lease_ms = request->lease_ms;
-    if (features & LOCK_NO_HOLDS)
-        return lock_fail(SECLOCK_UNSUPPORTED, "a latch is not acquired: see seclock_latch_await");
     if (request->mode == SECLOCK_MODE_READ && !(features & LOCK_READS))
         return lock_fail(SECLOCK_UNSUPPORTED, "this kind of lock has no read mode");
     if ((request->permits > 1 || request->limit != 0) && !(features & LOCK_PERMITTED))
@@ -202,10 +198,8 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->waits = request->wait_ms != 0;
     handle->busy_ms = -1;
     handle->hold_ms_max = request->hold_ms_max;
-    handle->generation = core->generation;
     handle->renews = (driver->features & LOCK_RENEWS) && !request->fixed_lease;
     handle->family = driver_family(driver->kind);
-    handle->lapses = driver->lapse != NULL;
     handle->on_lost = request->on_lost;
     handle->context = request->context;
     return handle;
@@ -226,7 +220,7 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     assert(handle->lease_ms > 0);
     handle->acquired_ns = handle->now_ns();
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
-    if (handle->acquired_ns >= handle->deadline_ns) {
+    if (handle->acquired_ns >= handle->deadline_ns && handle->driver->release) {
         enum seclock_result released = handle->driver->release(handle->self, handle);
         /* The handle may be used for another try, which must be another request: servers refuse one
          * that was released. Nobody will repeat a release that was not answered. */
@@ -294,8 +288,7 @@ static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pa
     int poll_ms = handle->core->options.poll_ms;
     int64_t sleep_ms = poll_ms - (int)lock_random((unsigned)poll_ms / 5 + 1);
     if (!driver->wait) {
-        *pause_ms = doubled(*pause_ms, driver->poll_ms_min > 0 ? driver->poll_ms_min : POLL_MS_MIN,
-                            driver->poll_ms_max > 0 ? driver->poll_ms_max : POLL_MS_MAX);
+        *pause_ms = doubled(*pause_ms, driver->poll_ms_min, driver->poll_ms_max);
         sleep_ms = *pause_ms / 2 + (int)lock_random((unsigned)*pause_ms / 2 + 1);
     }
     if (handle->busy_ms >= 0 && handle->busy_ms + 1 < sleep_ms)
@@ -305,48 +298,31 @@ static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pa
     return sleep_ms > 0 ? (int)sleep_ms : 0;
 }
 
-static int64_t left_ms(const struct seclock_handle *handle, int64_t until_ns)
+/* Sleeps after a try that did not acquire, for the reason `result`. False: give up, because the
+ * time is over, or no server has answered for outage_ms. */
+static bool wait_once(struct seclock_handle *handle, enum seclock_result result, struct wait *wait)
 {
-    int64_t left_ns = until_ns - handle->now_ns();
-    return left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
-}
-
-static void sleep_while_busy(struct seclock_handle *handle, struct wait *wait, int64_t left)
-{
-    assert(left > 0 && handle->waits);
-    int ms = busy_ms(handle, left, &wait->pause_ms);
-    wait->failed_ns = wait->retry_ms = 0;
-    if (handle->driver->wait)
-        handle->driver->wait(handle->self, handle, ms);
-    else
-        handle_sleep(handle, ms);
-}
-
-/* False: no server has answered for outage_ms. */
-static bool sleep_while_failing(struct seclock_handle *handle, struct wait *wait, int64_t left)
-{
-    assert(left > 0);
-    int64_t now_ns = handle->now_ns();
+    assert(result != SECLOCK_OK && handle->waits);
+    int64_t now_ns = handle->now_ns(),
+            left_ms = (wait->until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (left_ms <= 0)
+        return false;
+    count(&handle->core->counters.waits);
+    if (result == SECLOCK_BUSY) {
+        int ms = busy_ms(handle, left_ms, &wait->pause_ms);
+        wait->failed_ns = wait->retry_ms = 0;
+        if (handle->driver->wait)
+            handle->driver->wait(handle->self, handle, ms);
+        else
+            handle_sleep(handle, ms);
+        return true;
+    }
     if (wait->failed_ns == 0)
         wait->failed_ns = now_ns;
     if (now_ns - wait->failed_ns > (int64_t)handle->core->options.outage_ms * NS_PER_MS)
         return false;
     wait->retry_ms = doubled(wait->retry_ms, RETRY_MS_MIN, RETRY_MS_MAX);
-    handle_sleep(handle, left < wait->retry_ms ? (int)left : wait->retry_ms);
-    return true;
-}
-
-/* Sleeps after a try that did not acquire, for the reason `result`. False: give up. */
-static bool wait_once(struct seclock_handle *handle, enum seclock_result result, struct wait *wait)
-{
-    int64_t left = left_ms(handle, wait->until_ns);
-    if (left == 0)
-        return false;
-    assert(result != SECLOCK_OK);
-    count(&handle->core->counters.waits);
-    if (result != SECLOCK_BUSY)
-        return sleep_while_failing(handle, wait, left);
-    sleep_while_busy(handle, wait, left);
+    handle_sleep(handle, left_ms < wait->retry_ms ? (int)left_ms : wait->retry_ms);
     return true;
 }
 
@@ -419,31 +395,40 @@ static enum seclock_result handle_acquire(struct seclock_handle *handle, int wai
     return result;
 }
 
+enum seclock_result lock_acquire(struct seclock_client *client,
+                                 const struct seclock_request *request,
+                                 struct seclock_handle **handle_out)
+{
+    const struct lock_driver *driver;
+    void *self;
+    enum seclock_result result = client_driver(client, request->kind, &driver, &self);
+    if (result == SECLOCK_OK)
+        result = request_check(request, driver->features);
+    if (result != SECLOCK_OK)
+        return result;
+    struct seclock_handle *handle = handle_make(client_core(client), driver, self, request);
+    if (!handle)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    result = handle_acquire(handle, request->wait_ms);
+    tell_why(handle, result, request->wait_ms);
+    *handle_out = handle;
+    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
+        seclock_free(handle_out);
+    return result;
+}
+
 enum seclock_result seclock_acquire(struct seclock_client *client,
                                     const struct seclock_request *request,
                                     struct seclock_handle **handle_out)
 {
     UNCANCELLED;
-    const struct lock_driver *driver;
-    void *self;
     struct seclock_request known;
     *handle_out = NULL;
     if (!lock_sized_read(&known, sizeof known, LOCK_REQUEST_SIZE_MIN, request))
         return SECLOCK_CONFIG;
-    enum seclock_result result = client_driver(client, known.kind, &driver, &self);
-    if (result == SECLOCK_OK)
-        result = request_check(&known, driver->features);
-    if (result != SECLOCK_OK)
-        return result;
-    struct seclock_handle *handle = handle_make(client_core(client), driver, self, &known);
-    if (!handle)
-        return lock_fail(SECLOCK_FAILED, "out of memory");
-    result = handle_acquire(handle, known.wait_ms);
-    tell_why(handle, result, known.wait_ms);
-    *handle_out = handle;
-    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
-        seclock_free(handle_out);
-    return result;
+    if (known.kind == SECLOCK_KIND_LATCH)
+        return lock_fail(SECLOCK_UNSUPPORTED, "a latch is not acquired: see seclock_latch_await");
+    return lock_acquire(client, &known, handle_out);
 }
 
 /* ---- renew, release ---- */

@@ -62,10 +62,8 @@ static enum seclock_result steps_fill(const struct seclock_member *members, size
         return result;
     qsort(steps_out, count, sizeof *steps_out, compare_steps);
     for (size_t i = 1; i < count; i++)
-        if (compare_steps(&steps_out[i - 1], &steps_out[i]) == 0) {
-            lock_set_error("named twice: %s", steps_out[i].request.name);
-            return SECLOCK_CONFIG;
-        }
+        if (compare_steps(&steps_out[i - 1], &steps_out[i]) == 0)
+            return lock_fail(SECLOCK_CONFIG, "named twice: %s", steps_out[i].request.name);
     return SECLOCK_OK;
 }
 
@@ -74,10 +72,9 @@ static enum seclock_result check_held(struct seclock_handle *const *handles, siz
 {
     for (size_t i = 0; i < count; i++) {
         assert(handles[i]);
-        if (seclock_state(handles[i]) != SECLOCK_STATE_HELD) {
-            lock_set_error("lost while waiting for the others: %s", seclock_name(handles[i]));
-            return SECLOCK_LOST;
-        }
+        if (seclock_state(handles[i]) != SECLOCK_STATE_HELD)
+            return lock_fail(SECLOCK_LOST, "lost while waiting for the others: %s",
+                             seclock_name(handles[i]));
     }
     return SECLOCK_OK;
 }
@@ -107,10 +104,8 @@ enum seclock_result seclock_multi_acquire(const struct seclock_member *members, 
 {
     UNCANCELLED;
     memset(handles_out, 0, count * sizeof *handles_out);
-    if (count == 0 || count > SECLOCK_MULTI_MAX) {
-        lock_set_error("1 to %d locks", SECLOCK_MULTI_MAX);
-        return SECLOCK_CONFIG;
-    }
+    if (count == 0 || count > SECLOCK_MULTI_MAX)
+        return lock_fail(SECLOCK_CONFIG, "1 to %d locks", SECLOCK_MULTI_MAX);
     struct step *steps = calloc(count, sizeof *steps);
     if (!steps)
         return lock_fail(SECLOCK_FAILED, "out of memory");

@@ -17,10 +17,13 @@ void lock_set_error(const char *format, ...)
     va_end(arguments);
 }
 
-enum seclock_result lock_fail(enum seclock_result result, const char *reason)
+enum seclock_result lock_fail(enum seclock_result result, const char *format, ...)
 {
     assert(result != SECLOCK_OK);
-    lock_set_error("%s", reason);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
     return result;
 }
 
@@ -34,8 +37,8 @@ enum seclock_result lock_name_check(const char *name)
 {
     if (name && name[0] != '\0' && name[0] != '}' && strlen(name) < SECLOCK_NAME_MAX)
         return SECLOCK_OK;
-    lock_set_error("a name has 1 to %d bytes and does not begin with '}'", SECLOCK_NAME_MAX - 1);
-    return SECLOCK_CONFIG;
+    return lock_fail(SECLOCK_CONFIG, "a name has 1 to %d bytes and does not begin with '}'",
+                     SECLOCK_NAME_MAX - 1);
 }
 
 #define RESULT_NAME(id, name) [SECLOCK_##id] = name,

@@ -5,11 +5,11 @@
 
 #include "lock/seclock.h"
 
-/* Keeps the reason of a failure for seclock_error, for the calling thread. */
+/* Keeps the reason of a failure for seclock_error, for the calling thread. The second returns the
+ * result, for a return in one line. */
 void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Sets the reason and returns the result, for a return in one line. */
-enum seclock_result lock_fail(enum seclock_result result, const char *reason);
+enum seclock_result lock_fail(enum seclock_result result, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* SECLOCK_OK when the text may be the name of a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);

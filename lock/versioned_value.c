@@ -21,24 +21,18 @@ enum {
     PAUSE_MS_MAX = 64,
 };
 
-/* Where a value is: one of the two. */
-struct store {
-    struct redis_server *server;
-    struct mysql_pool *pool;
-};
-
 /* Values share the connections of the Redis kinds, or of the table lock: these are the state of the
  * drivers. */
-static enum seclock_result store_find(struct seclock_client *client, enum seclock_store which,
-                                      struct store *store_out)
+static enum seclock_result store_find(struct seclock_client *client, enum seclock_store store,
+                                      const char *name, void **self_out)
 {
     const struct lock_driver *driver;
-    void *self;
-    bool redis = which == SECLOCK_STORE_REDIS;
-    enum seclock_result result =
-        client_driver(client, redis ? SECLOCK_KIND_SIMPLE : SECLOCK_KIND_TABLE, &driver, &self);
-    *store_out = (struct store){.server = redis ? self : NULL, .pool = redis ? NULL : self};
-    return result;
+    bool redis = store == SECLOCK_STORE_REDIS;
+    enum seclock_result result = lock_name_check(name);
+    if (result != SECLOCK_OK)
+        return result;
+    return client_driver(client, redis ? SECLOCK_KIND_SIMPLE : SECLOCK_KIND_TABLE, &driver,
+                         self_out);
 }
 
 /* ---- Redis ---- */
@@ -188,35 +182,29 @@ static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
 enum seclock_result seclock_value_read(struct seclock_client *client, enum seclock_store store,
                                        const char *name, struct seclock_value *value_out)
 {
-    struct store found;
+    void *self;
     value_out->version = 0;
     value_out->size = 0;
-    enum seclock_result result = lock_name_check(name);
-    if (result == SECLOCK_OK)
-        result = store_find(client, store, &found);
+    enum seclock_result result = store_find(client, store, name, &self);
     if (result != SECLOCK_OK)
         return result;
-    return found.server ? redis_read(found.server, name, value_out)
-                        : mysql_read(found.pool, name, value_out);
+    return store == SECLOCK_STORE_REDIS ? redis_read(self, name, value_out)
+                                        : mysql_read(self, name, value_out);
 }
 
 enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclock_store store,
                                        const char *name, struct seclock_value *value, int ttl_ms)
 {
-    struct store found;
+    void *self;
     char change[LOCK_RANDOM_SIZE];
-    if (value->size > SECLOCK_VALUE_MAX) {
-        lock_set_error("a value has at most %d bytes", SECLOCK_VALUE_MAX);
-        return SECLOCK_CONFIG;
-    }
-    enum seclock_result result = lock_name_check(name);
-    if (result == SECLOCK_OK)
-        result = store_find(client, store, &found);
+    if (value->size > SECLOCK_VALUE_MAX)
+        return lock_fail(SECLOCK_CONFIG, "a value has at most %d bytes", SECLOCK_VALUE_MAX);
+    enum seclock_result result = store_find(client, store, name, &self);
     if (result != SECLOCK_OK)
         return result;
     lock_random_text(change);
-    return found.server ? redis_swap(found.server, name, value, change, ttl_ms)
-                        : mysql_swap(found.pool, name, value, change);
+    return store == SECLOCK_STORE_REDIS ? redis_swap(self, name, value, change, ttl_ms)
+                                        : mysql_swap(self, name, value, change);
 }
 
 /* The pause grows with each try, so that many writers of one value do not keep each other from

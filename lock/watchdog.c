@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -122,6 +123,12 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
         lose(watchdog, handle);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const struct seclock_handle *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
 /* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
  * being freed, while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
@@ -134,6 +141,7 @@ static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handl
         handles[i]->renewing = true;
     }
     pthread_mutex_unlock(&watchdog->mutex);
+    qsort(handles, count, sizeof handles[0], by_name);
     handles[0]->driver->renew(handles[0]->self, handles, count, results);
     pthread_mutex_lock(&watchdog->mutex);
     for (size_t i = 0; i < count; i++) {
@@ -201,7 +209,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
         return;
     handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
-    if (handle->lapses)
+    if (handle->driver->lapse)
         handle->driver->lapse(handle->self, handle);
     if (handle->on_lost)
         handle->on_lost(handle, handle->context);
@@ -332,23 +340,18 @@ void watchdog_close(struct watchdog **place)
 
 /* ---- holds come and go ---- */
 
-static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
+bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
+    struct watch *losses = &watchdog->watches[LOSSES], *renewals = renewals_of(watchdog, handle);
+    bool added = true;
+    pthread_mutex_lock(&watchdog->mutex);
     assert(handle->watchdog == watchdog && !handle->renewing);
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
-    return (!handle_reports_loss(handle) ||
-            (start(&watchdog->watches[LOSSES]) &&
-             put(&watchdog->watches[LOSSES], &handle->loss, handle->deadline_ns))) &&
-           (!handle->renews ||
-            (start(renewals_of(watchdog, handle)) &&
-             put(renewals_of(watchdog, handle), &handle->renewal, due_after(handle, sent_ns, 3))));
-}
-
-bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
-{
-    pthread_mutex_lock(&watchdog->mutex);
-    bool added = add(watchdog, handle, sent_ns);
+    if (handle_reports_loss(handle))
+        added = start(losses) && put(losses, &handle->loss, handle->deadline_ns);
+    if (added && handle->renews)
+        added = start(renewals) && put(renewals, &handle->renewal, due_after(handle, sent_ns, 3));
     pthread_mutex_unlock(&watchdog->mutex);
     return added;
 }

@@ -400,24 +400,32 @@ static void get_lock_drop(void *self, struct seclock_handle *handle)
         holding_free(get_lock, holding, true);
 }
 
-/* Finds the id of the connection that has the lock; 0: the lock is free. */
-static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
+/* Finds the id of the connection that has the lock, 0: the lock is free; and `ends` it. */
+static enum seclock_result find_holder(struct get_lock *self, const char *name, bool ends,
                                        long long *id_out)
 {
-    return ask(self, NULL, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
+    struct sql_text sql = {0};
+    *id_out = 0;
+    struct db *db = mysql_pool_take(self->pool);
+    if (!db)
+        return SECLOCK_FAILED;
+    enum seclock_result result =
+        ask(self, NULL, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
+    if (result == SECLOCK_OK && *id_out > 0 && ends) {
+        sql_printf(&sql, "KILL %ju", (uint64_t)*id_out);
+        result = mysql_pool_query(self->pool, NULL, db, &sql, NULL);
+        sql_free(&sql);
+    }
+    mysql_pool_give(self->pool, db);
+    return result;
 }
 
 static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,
                                            const char *name, struct seclock_status *status_out)
 {
     (void)driver;
-    struct get_lock *get_lock = self;
-    struct db *db = mysql_pool_take(get_lock->pool);
-    long long id = 0;
-    if (!db)
-        return SECLOCK_FAILED;
-    enum seclock_result result = find_holder(get_lock, db, name, &id);
-    mysql_pool_give(get_lock->pool, db);
+    long long id;
+    enum seclock_result result = find_holder(self, name, false, &id);
     if (result == SECLOCK_OK && id > 0) {
         status_out->held = true;
         status_out->count = 1;
@@ -426,33 +434,18 @@ static enum seclock_result get_lock_status(const struct lock_driver *driver, voi
     return result;
 }
 
-/* Ends the holder's connection. */
 static enum seclock_result get_lock_break(const struct lock_driver *driver, void *self,
                                           const char *name)
 {
     (void)driver;
-    struct get_lock *get_lock = self;
-    struct db *db = mysql_pool_take(get_lock->pool);
-    struct sql_text sql = {0};
-    long long id = 0;
-    if (!db)
-        return SECLOCK_FAILED;
-    enum seclock_result result = find_holder(get_lock, db, name, &id);
-    if (result == SECLOCK_OK && id > 0) {
-        sql_printf(&sql, "KILL %ju", (uint64_t)id);
-        result = mysql_pool_query(get_lock->pool, NULL, db, &sql, NULL);
-        sql_free(&sql);
-    } else if (result == SECLOCK_OK)
-        result = SECLOCK_NOT_OWNER;
-    mysql_pool_give(get_lock->pool, db);
-    return result;
+    long long id;
+    enum seclock_result result = find_holder(self, name, true, &id);
+    return result == SECLOCK_OK && id <= 0 ? SECLOCK_NOT_OWNER : result;
 }
 
 const struct lock_driver mysql_get_lock_driver = {
     .kind = SECLOCK_KIND_GET_LOCK,
     .features = LOCK_RENEWS,
-    .poll_ms_min = 10,
-    .poll_ms_max = 200,
     .open = get_lock_open,
     .close = get_lock_close,
     .forget = get_lock_forget,

@@ -107,57 +107,42 @@ static bool make_tables(struct db *db)
 /* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
  * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
  * stays unanswered stays a doubt, even when a later try certainly failed. */
-static enum seclock_result query_until(struct db *db, const struct sql_text *sql, int64_t until_ms,
-                                       bool *repeated_out)
-{
-    assert(sql->length > 0);
-    bool repeated = false, made = false, doubt = false;
-    *repeated_out = false;
-    enum db_result result = DB_SOFT;
-    for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
-        if (tries > 0 && result == DB_SOFT)
-            lock_random_pause(5);
-        result = db_query(db, sql->text, sql->length);
-        if (result == DB_OK)
-            return SECLOCK_OK;
-        bool lost = result == DB_FAILED && db_in_doubt(db);
-        long code = result == DB_FAILED && !lost ? strtol(db_error(db), NULL, 10) : 0;
-        bool missing = code == NO_SUCH_TABLE;
-        doubt = doubt || lost;
-        if (clock_now_ms() >= until_ms)
-            break;
-        if (lost && !repeated)
-            *repeated_out = repeated = true;
-        else if (missing && !made && make_tables(db))
-            made = true;
-        else if (result != DB_SOFT)
-            break;
-    }
-    lock_set_error("mysql: %s", db_error(db));
-    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
-}
-
 enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
                                      const struct seclock_handle *handle, struct db *db,
                                      const struct sql_text *sql, bool *repeated_out)
 {
-    assert(pool->timeout_ms > 0);
-    bool repeated = false;
-    enum seclock_result result;
-    if (!handle || handle->until_ns == 0) {
-        result = query_until(db, sql, INT64_MAX, &repeated);
-    } else {
-        int limit_ms = handle_request_ms(handle, pool->timeout_ms);
-        /* The client library counts the time-out of a connect in seconds. */
-        if (!db_connected(db) && limit_ms < pool->timeout_ms / 2)
-            return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
-        db_set_timeout(db, limit_ms);
-        result = query_until(db, sql, clock_now_ms() + limit_ms, &repeated);
-        db_set_timeout(db, pool->timeout_ms);
+    assert(pool->timeout_ms > 0 && sql->length > 0);
+    bool timed = handle && handle->until_ns != 0;
+    int limit_ms = timed ? handle_request_ms(handle, pool->timeout_ms) : pool->timeout_ms;
+    int64_t until_ms = timed ? clock_now_ms() + limit_ms : INT64_MAX;
+    bool repeated = false, made = false, doubt = false;
+    enum db_result result = DB_SOFT;
+    /* The client library counts the time-out of a connect in seconds. */
+    if (!db_connected(db) && limit_ms < pool->timeout_ms / 2)
+        return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
+    db_set_timeout(db, limit_ms);
+    for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
+        if (tries > 0 && result == DB_SOFT)
+            lock_random_pause(5);
+        result = db_query(db, sql->text, sql->length);
+        bool lost = result == DB_FAILED && db_in_doubt(db);
+        long code = result == DB_FAILED && !lost ? strtol(db_error(db), NULL, 10) : 0;
+        doubt = doubt || lost;
+        if (result == DB_OK || clock_now_ms() >= until_ms)
+            break;
+        if (lost && !repeated)
+            repeated = true;
+        else if (code == NO_SUCH_TABLE && !made && make_tables(db))
+            made = true;
+        else if (result != DB_SOFT)
+            break;
     }
+    db_set_timeout(db, pool->timeout_ms);
     if (repeated_out)
         *repeated_out = repeated;
-    return result;
+    if (result == DB_OK)
+        return SECLOCK_OK;
+    return lock_fail(doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED, "mysql: %s", db_error(db));
 }
 
 /* ---- the text of statements ---- */

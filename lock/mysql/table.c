@@ -61,11 +61,7 @@ static void row_read(struct db *db, struct row *row_out)
 #define HELD "name=%k AND hold_count>0 AND expires_at>NOW(6) AND FIND_IN_SET(%t,request_id)"
 
 /* Lists of requests have a comma after each. */
-static void list_item(const char *request, char item_out[SECLOCK_TOKEN_MAX + 1])
-{
-    assert(request[0] != '\0' && !strchr(request, ','));
-    snprintf(item_out, SECLOCK_TOKEN_MAX + 1, "%s,", request);
-}
+#define ITEM "CONCAT(%t,',')"
 
 /* Takes a row that is free or expired, with a new fence; or once more for its owner, with the old
  * fence and at least the old lease. A repeat of the same request renews the lease and is not
@@ -75,17 +71,15 @@ static void acquire_text(const struct mysql_pool *pool, const struct seclock_han
 {
     const char *owner = handle->owner, *request = handle->request;
     int lease_ms = handle->lease_ms;
-    char item[SECLOCK_TOKEN_MAX + 1];
-    list_item(request, item);
-    assert(lease_ms > 0);
+    assert(lease_ms > 0 && !strchr(request, ','));
     mysql_write(pool, sql,
                 "UPDATE distributed_lock SET fence=IF(" MINE ",fence,"
                 "GREATEST(fence+1,CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),"
                 "hold_count=IF(" MINE ",hold_count+(FIND_IN_SET(%t,request_id)=0),1),"
-                "request_id=CONCAT(IF(" MINE ",REPLACE(request_id,%t,''),''),%t),"
+                "request_id=CONCAT(IF(" MINE ",REPLACE(request_id," ITEM ",''),'')," ITEM "),"
                 "expires_at=IF(" MINE ",GREATEST(expires_at," LEASE ")," LEASE "),"
                 "owner=%t WHERE name=%k AND(hold_count=0 OR expires_at<=NOW(6) OR owner=%t);",
-                owner, owner, request, owner, item, item, owner, lease_ms, lease_ms, owner,
+                owner, owner, request, owner, request, request, owner, lease_ms, lease_ms, owner,
                 handle->name, owner);
 }
 
@@ -110,14 +104,13 @@ static void renew_text(const struct mysql_pool *pool, struct seclock_handle *con
 static void release_text(const struct mysql_pool *pool, const struct seclock_handle *handle,
                          struct sql_text *sql)
 {
-    char item[SECLOCK_TOKEN_MAX + 1];
-    list_item(handle->request, item);
+    const char *request = handle->request;
     mysql_write(pool, sql,
                 "UPDATE distributed_lock SET owner=IF(hold_count>1,owner,NULL),"
                 "expires_at=IF(hold_count>1,expires_at,NOW(6)),hold_count=hold_count-1,"
-                "release_id=LEFT(CONCAT(%t,IFNULL(release_id,'')),%d),"
-                "request_id=REPLACE(request_id,%t,'') WHERE " HELD ";",
-                item, RELEASES_SIZE, item, handle->name, handle->request);
+                "release_id=LEFT(CONCAT(" ITEM ",IFNULL(release_id,'')),%d),"
+                "request_id=REPLACE(request_id," ITEM ",'') WHERE " HELD ";",
+                request, RELEASES_SIZE, request, handle->name, request);
 }
 
 /* ---- running them ---- */
@@ -229,9 +222,12 @@ static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db
     return result;
 }
 
-static void renew_sorted(struct mysql_pool *pool, struct seclock_handle *const *handles,
-                         size_t count, enum seclock_result *results_out)
+/* Every batch locks its rows in the order of their names, so that two transactions do not
+ * dead-lock. */
+static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out)
 {
+    struct mysql_pool *pool = self;
     assert(count > 0 && count <= LOCK_RENEWALS_MAX);
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(pool);
@@ -252,29 +248,6 @@ static void renew_sorted(struct mysql_pool *pool, struct seclock_handle *const *
     for (size_t i = 0; i < count; i++)
         if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
             learn_fence(pool, handles[i]);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct seclock_handle *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-/* Every batch locks its rows in the order of their names, so that two transactions do not
- * dead-lock. `results_out` is in the order given. */
-static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
-                        enum seclock_result *results_out)
-{
-    struct seclock_handle *sorted[LOCK_RENEWALS_MAX];
-    enum seclock_result results[LOCK_RENEWALS_MAX];
-    assert(count <= LOCK_RENEWALS_MAX);
-    memcpy(sorted, handles, count * sizeof sorted[0]);
-    qsort(sorted, count, sizeof sorted[0], by_name);
-    renew_sorted(self, sorted, count, results);
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < count; j++)
-            if (handles[i] == sorted[j])
-                results_out[i] = results[j];
 }
 
 /* ---- release, status, break ---- */

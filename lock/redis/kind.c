@@ -115,13 +115,13 @@ static void step_begin(const struct redis_server *server, const struct seclock_h
 /* Runs a step within the time of the handle's acquisition, if that is under way. */
 static enum seclock_result step_run(struct redis_server *server,
                                     const struct seclock_handle *handle,
-                                    const struct redis_step *step, bool publishes,
+                                    const struct redis_step *step, enum redis_server_way way,
                                     enum seclock_result no, struct script_call *call_out)
 {
     int limit_ms =
         handle->until_ns == 0 ? 0 : handle_request_ms(handle, redis_server_timeout_ms(server));
     step_begin(server, handle, step, call_out);
-    redis_server_run(server, call_out, 1, limit_ms, publishes);
+    redis_server_run(server, call_out, 1, limit_ms, way);
     return redis_server_answer(call_out, no);
 }
 
@@ -132,7 +132,7 @@ static enum seclock_result redis_acquire(void *self, struct seclock_handle *hand
     bool owned = row_of(handle)->owned;
     handle->token = owned ? NULL : handle->request;
     enum seclock_result result =
-        step_run(self, handle, &steps_of(handle)->acquire, false, SECLOCK_BUSY, &call);
+        step_run(self, handle, &steps_of(handle)->acquire, SERVER_PIPELINE, SECLOCK_BUSY, &call);
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call.values[1];
         handle->hold_count = owned ? (int)call.values[2] : handle->permits;
@@ -163,7 +163,8 @@ static void renew_chunk(struct redis_server *server, struct seclock_handle *cons
     for (size_t i = 0; i < count; i++)
         step_begin(server, handles[i], &steps_of(handles[i])->renew, &calls[i]);
     redis_server_run(server, calls, count,
-                     handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX), false);
+                     handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX),
+                     SERVER_PIPELINE);
     for (size_t i = 0; i < count; i++) {
         results_out[i] = redis_server_answer(&calls[i], SECLOCK_LOST);
         if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
@@ -184,7 +185,8 @@ static enum seclock_result redis_release(void *self, struct seclock_handle *hand
 {
     struct script_call call;
     bool publishes = row_of(handle)->message[0] != '\0';
-    return step_run(self, handle, &steps_of(handle)->release, publishes, SECLOCK_LOST, &call);
+    return step_run(self, handle, &steps_of(handle)->release,
+                    publishes ? SERVER_PUBLISHING : SERVER_PIPELINE, SECLOCK_LOST, &call);
 }
 
 /* ---- waiting ---- */
@@ -227,49 +229,42 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
     if (waiter)
         waiter_leave(&waiter, acquired);
     if (!acquired && leave->keys)
-        step_run(self, handle, leave, true, SECLOCK_LOST, &call);
+        step_run(self, handle, leave, SERVER_PUBLISHING, SECLOCK_LOST, &call);
 }
 
 /* ---- for operators ---- */
 
-/* After a break: wakes the head of the queue, which would otherwise wait until its next try. */
-static void wake_head(struct redis_server *server, const char *name, const struct redis_row *row)
-{
-    char queue[SCRIPT_KEY_MAX], channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX], key[SCRIPT_KEY_MAX];
-    struct command ask = {.argc = 3, .argv = {"LINDEX", queue, "0"}};
-    struct command wake = {.argc = 3, .argv = {"PUBLISH", channel, "1"}};
-    redis_server_key(server, name, row->queue, queue);
-    redis_server_key(server, name, row->field, key);
-    if (redis_server_commands(server, &ask, 1, NULL) == SECLOCK_OK &&
-        command_text(&ask, -1, NULL)) {
-        snprintf(channel, sizeof channel, "%s:%.*s", key, SECLOCK_TOKEN_MAX - 2,
-                 command_text(&ask, -1, NULL));
-        redis_server_commands(server, &wake, 1, NULL);
-        command_clear(&wake, 1);
-    }
-    command_clear(&ask, 1);
-}
-
+/* After a break the head of a queue would otherwise wait until its next try: so it is woken, on the
+ * channel of its own. */
 enum seclock_result redis_kind_break(const struct lock_driver *driver, void *self, const char *name)
 {
     const struct redis_row *row = driver->row;
     enum { OTHERS_MAX = sizeof row->others / sizeof row->others[0] };
-    char keys[1 + OTHERS_MAX][SCRIPT_KEY_MAX];
+    char keys[1 + OTHERS_MAX][SCRIPT_KEY_MAX], queue[SCRIPT_KEY_MAX];
+    char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
     const char *message = row->message[0] == '*' ? "*" : "1";
     struct command commands[] = {{.argc = 2, .argv = {"DEL", keys[0]}},
-                                 {.argc = 3, .argv = {"PUBLISH", keys[0], message}}};
+                                 {.argc = 3, .argv = {"PUBLISH", keys[0], message}},
+                                 {.argc = 3, .argv = {"LINDEX", queue, "0"}}};
+    struct command wake = {.argc = 3, .argv = {"PUBLISH", channel, "1"}};
+    size_t count = row->queue ? 3 : 2;
     redis_server_key(self, name, row->field, keys[0]);
+    redis_server_key(self, name, row->queue ? row->queue : "", queue);
     for (int i = 0; i < OTHERS_MAX && row->others[i]; i++) {
         redis_server_key(self, name, row->others[i], keys[1 + i]);
         assert(commands[0].argc < COMMAND_ARGS_MAX);
         commands[0].argv[commands[0].argc++] = keys[1 + i];
     }
-    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
+    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
+    const char *head = row->queue ? command_text(&commands[2], -1, NULL) : NULL;
     if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
         result = SECLOCK_NOT_OWNER;
-    command_clear(commands, 2);
-    if (result == SECLOCK_OK && row->queue)
-        wake_head(self, name, row);
+    if (result == SECLOCK_OK && head) {
+        snprintf(channel, sizeof channel, "%s:%.*s", keys[0], SECLOCK_TOKEN_MAX - 2, head);
+        redis_server_commands(self, &wake, 1, NULL);
+        command_clear(&wake, 1);
+    }
+    command_clear(commands, count);
     return result;
 }
 
@@ -577,5 +572,5 @@ enum seclock_result seclock_permit_extend(struct seclock_client *client, const c
     permit.lease_ms = lease_ms;
     permit.fence = 1; /* the script need not give it one */
     const struct redis_step *renew = &steps_of(&permit)->renew;
-    return step_run(server, &permit, renew, false, SECLOCK_LOST, &call);
+    return step_run(server, &permit, renew, SERVER_PIPELINE, SECLOCK_LOST, &call);
 }

@@ -174,12 +174,12 @@ static enum seclock_result redlock_open(struct lock_core *core, const char *serv
     size_t count = 0;
     for (; server; server = core_server(core, SECLOCK_KIND_RED, count))
         count++;
-    if (count < SERVERS_MIN || count > SCRIPT_EACH_MAX) {
-        lock_set_error("a majority lock needs %d to %d redis servers that are independent of each "
-                       "other (an odd number), not %zu",
-                       SERVERS_MIN, SCRIPT_EACH_MAX, count);
-        return SECLOCK_CONFIG;
-    }
+    if (count < SERVERS_MIN || count > SCRIPT_EACH_MAX)
+        return lock_fail(
+            SECLOCK_CONFIG,
+            "a majority lock needs %d to %d redis servers that are independent of each "
+            "other (an odd number), not %zu",
+            SERVERS_MIN, SCRIPT_EACH_MAX, count);
     struct redlock *redlock = redlock_new(core, count);
     if (!redlock)
         return lock_fail(SECLOCK_FAILED, "out of memory");
@@ -284,9 +284,8 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
         return SECLOCK_OK;
     if (count - votes->no < quorum)
         return no;
-    lock_set_error("%zu of %zu servers did not answer in %d ms (redis %s first)", votes->silent,
-                   count, redlock->timeout_ms, votes->silent_place);
-    return SECLOCK_UNKNOWN;
+    return lock_fail(SECLOCK_UNKNOWN, "%zu of %zu servers did not answer in %d ms (redis %s first)",
+                     votes->silent, count, redlock->timeout_ms, votes->silent_place);
 }
 
 /* Also after a try without a majority, on the same connections: a server that carries out the
@@ -440,8 +439,7 @@ static enum seclock_result ask_views(struct redlock *redlock, const char *name, 
     connections_free(redlock, connections);
     if (answered >= redlock->quorum)
         return SECLOCK_OK;
-    lock_set_error("%zu of %zu servers answered", answered, redlock->count);
-    return SECLOCK_FAILED;
+    return lock_fail(SECLOCK_FAILED, "%zu of %zu servers answered", answered, redlock->count);
 }
 
 /* The holder is what a majority agrees on; the hold ends when the majority does. */

@@ -95,7 +95,11 @@ struct redis *redis_server_take(struct redis_server *server)
     if (server->idle_count > 0)
         redis = server->idle[--server->idle_count];
     pthread_mutex_unlock(&server->mutex);
-    return redis ? redis : redis_open(server->url, server->timeout_ms, error, sizeof error);
+    if (!redis)
+        redis = redis_open(server->url, server->timeout_ms, error, sizeof error);
+    if (!redis)
+        lock_set_error("out of memory");
+    return redis;
 }
 
 /* A connection in a bad state is kept as well: it reconnects when next used. */
@@ -169,61 +173,36 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
             calls[i].result = REDIS_UNKNOWN; /* the server may have executed it the first time */
 }
 
-/* Takes a connection for these calls; without memory for one they have certainly failed. */
-static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
-{
-    assert(count > 0);
-    struct redis *redis = redis_server_take(server);
-    for (size_t i = 0; !redis && i < count; i++)
-        calls[i].result = REDIS_FAILED;
-    if (!redis)
-        lock_set_error("out of memory");
-    return redis;
-}
-
-/* Gives the connection back, and keeps its error if a call was not answered. */
-static void give_after(struct redis_server *server, struct redis *redis,
-                       const struct script_call *calls, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (calls[i].result != REDIS_ANSWERED) {
-            redis_server_failed(server, redis);
-            break;
-        }
-    redis_server_give(server, redis);
-}
-
 /* The timeout of the connection is set for these calls only, and set back before it is lent again.
- * With a limit, there is no time left after a silent server to send anything again. */
+ * With a limit, there is no time left after a silent server to send anything again. Without memory
+ * for a connection the calls have certainly failed. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      int limit_ms, bool publishes)
+                      int limit_ms, enum redis_server_way way)
 {
-    assert(count > 0 && limit_ms >= 0 && (!publishes || count == 1));
-    struct redis *redis = take_for(server, calls, count);
+    assert(count > 0 && limit_ms >= 0 && (way == SERVER_PIPELINE || count == 1));
+    struct redis *redis = redis_server_take(server);
     bool shorter = limit_ms > 0 && limit_ms < server->timeout_ms;
     int64_t until_ms = clock_now_ms() + limit_ms;
+    size_t answered = 0;
+    for (size_t i = 0; !redis && i < count; i++)
+        calls[i].result = REDIS_FAILED;
     if (!redis)
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
-    if (publishes)
+    if (way == SERVER_PUBLISHING)
         script_run_telling(redis, calls);
     else
         script_run(redis, calls, count);
-    if (limit_ms == 0 || clock_now_ms() < until_ms)
+    if (way != SERVER_ONCE && (limit_ms == 0 || clock_now_ms() < until_ms))
         run_again(redis, calls, count);
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);
-    give_after(server, redis, calls, count);
-}
-
-void redis_server_run_once(struct redis_server *server, struct script_call *call)
-{
-    struct redis *redis = take_for(server, call, 1);
-    if (!redis)
-        return;
-    script_run(redis, call, 1);
-    give_after(server, redis, call, 1);
+    while (answered < count && calls[answered].result == REDIS_ANSWERED)
+        answered++;
+    if (answered < count)
+        redis_server_failed(server, redis);
+    redis_server_give(server, redis);
 }
 
 static enum seclock_result outcome(enum redis_result result)
@@ -247,21 +226,22 @@ enum seclock_result redis_server_commands(struct redis_server *server, struct co
     enum seclock_result result = SECLOCK_OK;
     bool repeated = false;
     struct redis *redis = redis_server_take(server);
-    if (redis) {
+    if (repeated_out)
+        *repeated_out = false;
+    if (!redis)
+        return SECLOCK_FAILED;
+    command_run(redis, commands, count);
+    for (size_t i = 0; i < count; i++)
+        repeated = repeated || commands[i].result == REDIS_UNKNOWN;
+    if (repeated) {
+        command_clear(commands, count);
         command_run(redis, commands, count);
-        for (size_t i = 0; i < count; i++)
-            repeated = repeated || commands[i].result == REDIS_UNKNOWN;
-        if (repeated) {
-            command_clear(commands, count);
-            command_run(redis, commands, count);
-        }
-        for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
-            result = outcome(commands[i].result);
-        if (result != SECLOCK_OK)
-            redis_server_failed(server, redis);
-        redis_server_give(server, redis);
-    } else
-        result = lock_fail(SECLOCK_FAILED, "out of memory");
+    }
+    for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
+        result = outcome(commands[i].result);
+    if (result != SECLOCK_OK)
+        redis_server_failed(server, redis);
+    redis_server_give(server, redis);
     if (repeated_out)
         *repeated_out = repeated;
     return result;

@@ -39,16 +39,19 @@ void redis_server_key(const struct redis_server *server, const char *name, const
 void redis_server_begin(const struct redis_server *server, struct script_call *call_out,
                         enum script_id id, const char *name, const char *request, const char *keys);
 
+enum redis_server_way {
+    SERVER_PIPELINE,
+    SERVER_PUBLISHING, /* one call: its message reaches the waiters before the answer reaches the
+                          caller */
+    SERVER_ONCE,       /* one call, whose script does not recognise a repeat */
+};
+
 /* Runs the calls in one pipeline over a lent connection. Calls left REDIS_UNKNOWN are sent once
  * more over a new connection, because the scripts recognise their request. `limit_ms` bounds each
- * wait, and nothing is sent again after it; 0: only the server's time-out counts. The message of
- * one call that `publishes` reaches the waiters before the answer reaches the caller. The last
- * error goes to lock_set_error. */
+ * wait, and nothing is sent again after it; 0: only the server's time-out counts. The last error
+ * goes to lock_set_error. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      int limit_ms, bool publishes);
-
-/* Runs one call whose script does not recognise a repeat: it is sent once. */
-void redis_server_run_once(struct redis_server *server, struct script_call *call);
+                      int limit_ms, enum redis_server_way way);
 
 /* The outcome of a call: SECLOCK_OK: answered, and the first number is 1; `no`: the first number is
  * another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */

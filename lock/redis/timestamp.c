@@ -259,7 +259,7 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
     int timeout_ms = redis_server_timeout_ms(self);
     attempt_begin(self, handle, &attempt);
     if (!attempt.redis)
-        return lock_fail(SECLOCK_FAILED, "out of memory");
+        return SECLOCK_FAILED;
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));

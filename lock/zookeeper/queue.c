@@ -216,9 +216,9 @@ static enum zk_result child_ahead(const struct node *node, const struct zk_answe
 static enum seclock_result node_failure(const struct node *node, enum zk_result result)
 {
     assert(result != ZK_OK);
-    lock_set_error("zookeeper %s: %s", zk_hosts(node->queue->zk),
-                   node->session ? zk_session_error(node->session) : "no session in time");
-    return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+    return lock_fail(result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED, "zookeeper %s: %s",
+                     zk_hosts(node->queue->zk),
+                     node->session ? zk_session_error(node->session) : "no session in time");
 }
 
 static void watch_stop(struct node *node)
@@ -525,7 +525,7 @@ static enum seclock_result queue_open(struct lock_core *core, const char *server
     char error[URL_ERROR_SIZE];
     struct url url;
     if (!url_parse(server, "zookeeper", &url, error, sizeof error))
-        return lock_fail(SECLOCK_CONFIG, error);
+        return lock_fail(SECLOCK_CONFIG, "%s", error);
     const char *hosts = url_scheme_end(server) + strlen("://");
     struct queue *queue = calloc(1, sizeof *queue);
     if (queue)
@@ -826,8 +826,6 @@ static enum seclock_result queue_break(const struct lock_driver *driver, void *s
 const struct lock_driver zookeeper_queue_driver = {
     .kind = SECLOCK_KIND_QUEUE,
     .features = LOCK_RENEWS,
-    .poll_ms_min = 10,
-    .poll_ms_max = 200,
     .open = queue_open,
     .close = queue_close,
     .acquire = queue_acquire,
