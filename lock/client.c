@@ -168,23 +168,6 @@ struct lock_core *client_core(struct seclock_client *client)
     return core;
 }
 
-/* Looks again with the mutex held: another thread may have opened the driver meanwhile. */
-static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind kind,
-                                       const char *server, void **self_out)
-{
-    enum seclock_result result = SECLOCK_OK;
-    process_lock();
-    *self_out = core->drivers[kind];
-    if (!*self_out) {
-        result = driver_of(kind)->open(core, server, self_out);
-        assert((result == SECLOCK_OK) == (*self_out != NULL));
-        if (result == SECLOCK_OK)
-            core->drivers[kind] = *self_out;
-    }
-    process_unlock();
-    return result;
-}
-
 enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
                                   const struct lock_driver **driver_out, void **self_out)
 {
@@ -202,7 +185,16 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
     const char *server = core_server(core, kind, 0);
     if (!server) /* refused when first used, not at open */
         return lock_fail(SECLOCK_CONFIG, "no server %s://", schemes[kind]);
-    return open_driver(core, kind, server, self_out);
+    enum seclock_result result = SECLOCK_OK;
+    process_lock();
+    *self_out = core->drivers[kind]; /* another thread may have opened the driver meanwhile */
+    if (!*self_out) {
+        result = (*driver_out)->open(core, server, self_out);
+        assert((result == SECLOCK_OK) == (*self_out != NULL));
+        core->drivers[kind] = *self_out;
+    }
+    process_unlock();
+    return result;
 }
 
 struct redis_server *core_redis(struct lock_core *core)
@@ -222,21 +214,6 @@ static int or_default(int value, int fallback)
     return value == 0 ? fallback : value;
 }
 
-/* A URL that no kind uses is a mistake of the caller, most often a wrong scheme. */
-static enum seclock_result servers_check(const char *const *servers)
-{
-    for (size_t i = 0; servers[i]; i++) {
-        bool known = false;
-        for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
-            known = serves(servers[i], (enum seclock_kind)kind);
-        if (!known)
-            /* Without the URL, which may hold a password. */
-            return lock_fail(SECLOCK_CONFIG, "no kind of lock uses a server like number %zu",
-                             i + 1);
-    }
-    return SECLOCK_OK;
-}
-
 static enum seclock_result options_check(const struct seclock_options *options)
 {
     int lease_ms = options->lease_ms;
@@ -250,7 +227,16 @@ static enum seclock_result options_check(const struct seclock_options *options)
                          SECLOCK_LEASE_MS_MAX);
     if (options->timeout_ms < 0 || options->poll_ms < 0 || options->outage_ms < 0)
         return lock_fail(SECLOCK_CONFIG, "a time is negative");
-    return servers_check(options->servers);
+    /* A URL that no kind uses is a mistake of the caller, most often a wrong scheme. */
+    for (size_t i = 0; options->servers[i]; i++) {
+        int kind = 0;
+        while (kind < SECLOCK_KIND_COUNT && !serves(options->servers[i], (enum seclock_kind)kind))
+            kind++;
+        if (kind == SECLOCK_KIND_COUNT) /* without the URL, which may hold a password */
+            return lock_fail(SECLOCK_CONFIG, "no kind of lock uses a server like number %zu",
+                             i + 1);
+    }
+    return SECLOCK_OK;
 }
 
 /* The caller may free its list after seclock_open; a core that is remade after a fork reads

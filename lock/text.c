@@ -77,16 +77,11 @@ bool seclock_kind_find(const char *name, enum seclock_kind *kind_out)
 
 /* ---- structs of callers ---- */
 
-static size_t size_of(const void *sized)
+/* The size is the first member of each of them. */
+static bool size_is_set(const void *given, size_t size_min, size_t *size_out)
 {
-    size_t size;
-    memcpy(&size, sized, sizeof size); /* the first member of each of them */
-    return size;
-}
-
-static bool size_is_set(size_t given_size, size_t size_min)
-{
-    if (given_size >= size_min)
+    memcpy(size_out, given, sizeof *size_out);
+    if (*size_out >= size_min)
         return true;
     lock_set_error("a struct has no size: make it with SECLOCK_REQUEST(...) or its like");
     return false;
@@ -94,10 +89,10 @@ static bool size_is_set(size_t given_size, size_t size_min)
 
 bool lock_sized_read(void *known_out, size_t size, size_t size_min, const void *given)
 {
-    size_t given_size = size_of(given);
+    size_t given_size;
     assert(size_min <= size);
     memset(known_out, 0, size);
-    if (!size_is_set(given_size, size_min))
+    if (!size_is_set(given, size_min, &given_size))
         return false;
     /* why_refuse_unknown_fields: to ignore a field would not do what the caller asked. */
     for (size_t i = size; i < given_size; i++)
@@ -111,9 +106,9 @@ bool lock_sized_read(void *known_out, size_t size, size_t size_min, const void *
 
 bool lock_sized_write(void *given, size_t size, size_t size_min, const void *known)
 {
-    size_t given_size = size_of(given);
+    size_t given_size;
     assert(size_min <= size);
-    if (!size_is_set(given_size, size_min))
+    if (!size_is_set(given, size_min, &given_size))
         return false;
     memset((char *)given + sizeof given_size, 0, given_size - sizeof given_size);
     memcpy((char *)given + sizeof given_size, (const char *)known + sizeof given_size,

@@ -36,20 +36,6 @@ struct attempt {
     bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
 };
 
-static void attempt_begin(struct redis_server *server, const struct seclock_handle *handle,
-                          struct attempt *attempt_out)
-{
-    assert(handle->request[0] != '\0');
-    char released[LOCK_FIELD_MAX];
-    lock_redis_released("released", handle->request, released);
-    attempt_out->server = server;
-    attempt_out->redis = redis_server_take(server);
-    attempt_out->doubtful = false;
-    redis_server_key(server, handle->name, FIELD, attempt_out->lock);
-    redis_server_key(server, handle->name, "fence", attempt_out->fence);
-    redis_server_key(server, handle->name, released, attempt_out->released);
-}
-
 static enum seclock_result result_of(const struct attempt *attempt, const struct command *commands,
                                      int count)
 {
@@ -253,13 +239,17 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
                                                               struct seclock_handle *handle))
 {
     assert(once);
-    struct attempt attempt;
+    struct attempt attempt = {.server = self, .redis = redis_server_take(self)};
+    char released[LOCK_FIELD_MAX];
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
     int timeout_ms = redis_server_timeout_ms(self);
-    attempt_begin(self, handle, &attempt);
     if (!attempt.redis)
         return SECLOCK_FAILED;
+    lock_redis_released("released", handle->request, released);
+    redis_server_key(self, handle->name, FIELD, attempt.lock);
+    redis_server_key(self, handle->name, "fence", attempt.fence);
+    redis_server_key(self, handle->name, released, attempt.released);
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));

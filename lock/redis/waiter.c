@@ -303,16 +303,6 @@ static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 
 /* ---- waiters ---- */
 
-/* A waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
-static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
-{
-    waiter->hub = hub;
-    waiter->channel = channel;
-    TAILQ_INSERT_TAIL(&channel->waiters, waiter, on_channel);
-    TAILQ_INSERT_HEAD(&hub->all, waiter, on_hub);
-    waiter->woken = channel->request <= hub->answered;
-}
-
 static void waiter_free(struct waiter *waiter)
 {
     if (waiter && waiter->event_fd >= 0)
@@ -320,7 +310,8 @@ static void waiter_free(struct waiter *waiter)
     free(waiter);
 }
 
-/* The descriptor is opened and closed with the mutex held, so that a child of fork knows of it. */
+/* The descriptor is opened and closed with the mutex held, so that a child of fork knows of it. A
+ * waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
 {
     assert(strlen(name) < CHANNEL_MAX);
@@ -333,7 +324,11 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
             channel = channel_make(hub, name);
     }
     if (channel) {
-        link_waiter(hub, channel, waiter);
+        waiter->hub = hub;
+        waiter->channel = channel;
+        TAILQ_INSERT_TAIL(&channel->waiters, waiter, on_channel);
+        TAILQ_INSERT_HEAD(&hub->all, waiter, on_hub);
+        waiter->woken = channel->request <= hub->answered;
     } else {
         waiter_free(waiter);
         waiter = NULL;

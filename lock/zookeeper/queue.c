@@ -434,43 +434,6 @@ static struct node *hold_end(struct queue_hold *hold)
     return --node->holds == 0 ? node : NULL;
 }
 
-static void queue_renew(void *self, struct seclock_handle *const *handles, size_t count,
-                        enum seclock_result *results_out);
-static void queue_drop(void *self, struct seclock_handle *handle);
-
-/* Adds a hold to the node by which the same owner holds the lock already; SECLOCK_LOST: there is
- * none (any more). The server is asked, because the lease of the hold counts from its answer: it
- * may have heard nothing of the session for almost as long as that lasts. Not answered, the hold
- * does not begin. */
-static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
-{
-    char directory[ZK_PATH_MAX];
-    struct node *node = NULL;
-    queue_directory(queue->prefix, handle->name, directory);
-    struct queue_hold *i;
-    pthread_mutex_lock(&queue->mutex);
-    LIST_FOREACH (i, &queue->holds, in_list)
-        if (!node && strcmp(i->node->owner, handle->owner) == 0 &&
-            strcmp(i->node->directory, directory) == 0 && !i->node->leaving &&
-            seclock_state(i->handle) == SECLOCK_STATE_HELD)
-            node = i->node;
-    if (node)
-        node->holds++; /* so that a release meanwhile does not delete it */
-    pthread_mutex_unlock(&queue->mutex);
-    if (!node)
-        return SECLOCK_LOST;
-    enum seclock_result result = hold_begin(queue, handle, node);
-    pthread_mutex_lock(&queue->mutex);
-    handle->hold_count = --node->holds;
-    pthread_mutex_unlock(&queue->mutex);
-    if (result != SECLOCK_OK)
-        return result;
-    queue_renew(queue, &handle, 1, &result);
-    if (result != SECLOCK_OK)
-        queue_drop(queue, handle);
-    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
-}
-
 /* True when a hold other than `leaving` still needs the node. A hold that is about to enter again
  * is counted, but not in the list yet. The mutex is held. */
 static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
@@ -548,52 +511,6 @@ static void queue_close(void *self)
     zk_close(&queue->zk);
     pthread_mutex_destroy(&queue->mutex);
     free(queue);
-}
-
-/* One try; handle->waiting keeps the node. */
-static enum seclock_result queue_try(struct seclock_handle *handle, struct node *node)
-{
-    assert(handle->waiting == node && node->holds == 0);
-    bool first = false;
-    enum zk_result result = node_make(node);
-    if (result == ZK_OK)
-        result = node_look(node, handle->waits, &first);
-    if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: queue up again */
-        node_forget(node);
-        result = ZK_FAILED;
-    }
-    if (result != ZK_OK) /* the caller never held it, so only an unanswered make is a doubt */
-        return node_failure(node, node->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
-    return first ? SECLOCK_OK : SECLOCK_BUSY;
-}
-
-/* While the caller waits, handle->waiting keeps the node and its place in the queue; a single
- * try gives it up. */
-static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
-{
-    struct queue *queue = self;
-    handle->busy_ms = -1;
-    assert(!handle->driver_data);
-    struct node *node = handle->waiting;
-    enum seclock_result result = node ? SECLOCK_LOST : hold_again(queue, handle);
-    if (result != SECLOCK_LOST)
-        return result;
-    if (!node)
-        node = node_new(queue, handle);
-    if (!node)
-        return SECLOCK_FAILED;
-    handle->waiting = node;
-    result = queue_try(handle, node);
-    if (result == SECLOCK_OK) {
-        watch_stop(node);
-        result = hold_begin(queue, handle, node);
-    }
-    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
-        handle->waiting = NULL;
-        node_leave(node);
-        node_free(node);
-    }
-    return result;
 }
 
 /* The watch is on the node ahead, so that a release wakes one waiter and not all. */
@@ -756,6 +673,85 @@ static void queue_drop(void *self, struct seclock_handle *handle)
     pthread_mutex_unlock(&queue->mutex);
     if (node)
         node_free(node);
+}
+
+/* Adds a hold to the node by which the same owner holds the lock already; SECLOCK_LOST: there is
+ * none (any more). The server is asked, because the lease of the hold counts from its answer: it
+ * may have heard nothing of the session for almost as long as that lasts. Not answered, the hold
+ * does not begin. */
+static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
+{
+    char directory[ZK_PATH_MAX];
+    struct node *node = NULL;
+    queue_directory(queue->prefix, handle->name, directory);
+    struct queue_hold *i;
+    pthread_mutex_lock(&queue->mutex);
+    LIST_FOREACH (i, &queue->holds, in_list)
+        if (!node && strcmp(i->node->owner, handle->owner) == 0 &&
+            strcmp(i->node->directory, directory) == 0 && !i->node->leaving &&
+            seclock_state(i->handle) == SECLOCK_STATE_HELD)
+            node = i->node;
+    if (node)
+        node->holds++; /* so that a release meanwhile does not delete it */
+    pthread_mutex_unlock(&queue->mutex);
+    if (!node)
+        return SECLOCK_LOST;
+    enum seclock_result result = hold_begin(queue, handle, node);
+    pthread_mutex_lock(&queue->mutex);
+    handle->hold_count = --node->holds;
+    pthread_mutex_unlock(&queue->mutex);
+    if (result != SECLOCK_OK)
+        return result;
+    queue_renew(queue, &handle, 1, &result);
+    if (result != SECLOCK_OK)
+        queue_drop(queue, handle);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
+}
+
+/* One try; handle->waiting keeps the node. */
+static enum seclock_result queue_try(struct seclock_handle *handle, struct node *node)
+{
+    assert(handle->waiting == node && node->holds == 0);
+    bool first = false;
+    enum zk_result result = node_make(node);
+    if (result == ZK_OK)
+        result = node_look(node, handle->waits, &first);
+    if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: queue up again */
+        node_forget(node);
+        result = ZK_FAILED;
+    }
+    if (result != ZK_OK) /* the caller never held it, so only an unanswered make is a doubt */
+        return node_failure(node, node->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
+    return first ? SECLOCK_OK : SECLOCK_BUSY;
+}
+
+/* While the caller waits, handle->waiting keeps the node and its place in the queue; a single
+ * try gives it up. */
+static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
+{
+    struct queue *queue = self;
+    handle->busy_ms = -1;
+    assert(!handle->driver_data);
+    struct node *node = handle->waiting;
+    enum seclock_result result = node ? SECLOCK_LOST : hold_again(queue, handle);
+    if (result != SECLOCK_LOST)
+        return result;
+    if (!node)
+        node = node_new(queue, handle);
+    if (!node)
+        return SECLOCK_FAILED;
+    handle->waiting = node;
+    result = queue_try(handle, node);
+    if (result == SECLOCK_OK) {
+        watch_stop(node);
+        result = hold_begin(queue, handle, node);
+    }
+    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
+        handle->waiting = NULL;
+        node_leave(node);
+        node_free(node);
+    }
+    return result;
 }
 
 /* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
