@@ -52,9 +52,4 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
  * opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */
 struct redis_server *core_redis(struct lock_core *core);
 
-/* seclock_acquire after its checks; a latch is acquired when it is open, and has no release. */
-enum seclock_result lock_acquire(struct seclock_client *client,
-                                 const struct seclock_request *request,
-                                 struct seclock_handle **handle_out);
-
 #endif

@@ -50,8 +50,10 @@ struct seclock_handle {
     _Atomic int64_t deadline_ns;
     int64_t acquired_ns;
     int hold_ms_max;
+    int generation;           /* of the process that made the handle */
     enum seclock_kind family; /* the first kind that uses servers of the same scheme */
     bool renews;              /* by the watchdog */
+    bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
     bool renewing, notifying; /* the watchdog uses it outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
@@ -64,6 +66,9 @@ bool handle_inherited(const struct seclock_handle *handle);
 
 /* True when the watchdog must act on a loss: it calls on_lost, or lock_driver.lapse. */
 bool handle_reports_loss(const struct seclock_handle *handle);
+
+/* True when the watchdog has the hold in its care: to renew it, or to act on its loss. */
+bool handle_watched(const struct seclock_handle *handle);
 
 /* How long a holder may rely on a lease. The server's clock may run a little faster than ours, so
  * the holder gives up 1 % and 2 ms of it. */

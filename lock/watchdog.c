@@ -209,7 +209,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
         return;
     handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
-    if (handle->driver->lapse)
+    if (handle->lapses)
         handle->driver->lapse(handle->self, handle);
     if (handle->on_lost)
         handle->on_lost(handle, handle->context);

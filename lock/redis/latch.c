@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lock/lock.h"
 #include "lock/process.h"
 #include "lock/redis/kind.h"
 #include "lock/text.h"

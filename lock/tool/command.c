@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,18 @@ struct run {
     bool lost;
     int64_t kill_at_ns; /* 0: nothing has told the command to end */
 };
+
+void say(const struct settings *settings, const char *format, ...)
+{
+    va_list args;
+    if (settings->quiet)
+        return;
+    va_start(args, format);
+    fputs("seclock: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
 
 /* ---- signals ---- */
 

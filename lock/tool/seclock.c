@@ -49,18 +49,6 @@ static const char usage_text[] =
     "126 COMMAND cannot be run, 127 COMMAND not found. status: 0 held, 1 free; break: 0 broken,\n"
     "1 nobody held it.\n";
 
-void say(const struct settings *settings, const char *format, ...)
-{
-    va_list args;
-    if (settings->quiet)
-        return;
-    va_start(args, format);
-    fputs("seclock: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
-
 __attribute__((format(printf, 1, 2))) static _Noreturn void usage_error(const char *format, ...)
 {
     va_list args;

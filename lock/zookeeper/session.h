@@ -1,6 +1,7 @@
-/* Private to lock/zookeeper/: sessions with a ZooKeeper ensemble, the requests in them, each bounded
- * in time, and what each session keeps for its users: watches, and nodes that it still has to
- * delete. */
+/* Private to lock/zookeeper/: sessions with a ZooKeeper ensemble, and the requests in them.
+ *
+ * Each request is bounded in time. A session keeps for its users watches, and nodes that it still
+ * has to delete. */
 #ifndef LOCK_ZOOKEEPER_SESSION_H
 #define LOCK_ZOOKEEPER_SESSION_H
 

@@ -1,0 +1,12 @@
+/* Private to lock/: acquiring, for kinds that are not acquired by seclock_acquire. */
+#ifndef LOCK_LOCK_H
+#define LOCK_LOCK_H
+
+#include "lock/seclock.h"
+
+/* seclock_acquire after its checks; a latch is acquired when it is open, and has no release. */
+enum seclock_result lock_acquire(struct seclock_client *client,
+                                 const struct seclock_request *request,
+                                 struct seclock_handle **handle_out);
+
+#endif
