@@ -46,20 +46,11 @@ static void handle_number(struct seclock_handle *handle)
 /* why_two_ids: the owner's text says whose the lock is, and is the same for each re-entry. The
  * request's text says which acquisition this is; when the answer is lost and the request is sent
  * again, the server recognises it by that and does not count a second hold. */
-static void handle_name(struct seclock_handle *handle, struct lock_core *core,
-                        const struct seclock_request *request)
-{
-    assert(strlen(request->name) < SECLOCK_NAME_MAX);
-    uint64_t owner = request->owner ? request->owner->number : process_thread_number();
-    strcpy(handle->name, request->name);
-    snprintf(handle->owner, sizeof handle->owner, "%s-%llx", core->id, (unsigned long long)owner);
-    handle_number(handle);
-}
-
 static struct seclock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
                                           void *self, const struct seclock_request *request)
 {
-    assert(core->generation == process_generation());
+    assert(core->generation == process_generation() && strlen(request->name) < SECLOCK_NAME_MAX);
+    uint64_t owner = request->owner ? request->owner->number : process_thread_number();
     struct seclock_handle *handle = calloc(1, sizeof *handle);
     if (!handle)
         return NULL;
@@ -69,7 +60,9 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->now_ns = core->options.now_ns;
     handle->driver = driver;
     handle->self = self;
-    handle_name(handle, core, request);
+    strcpy(handle->name, request->name);
+    snprintf(handle->owner, sizeof handle->owner, "%s-%llx", core->id, (unsigned long long)owner);
+    handle_number(handle);
     handle->mode = request->mode;
     handle->permits = request->permits > 0 ? request->permits : 1;
     handle->limit = request->limit;

@@ -49,17 +49,12 @@ struct get_lock {
     LIST_HEAD(, holding) holdings;
 };
 
-static bool names_several(const char *server)
-{
-    char error[URL_ERROR_SIZE];
-    struct url url;
-    return url_parse(server, "mysql", &url, error, sizeof error) && url.server_count > 1;
-}
-
 static enum seclock_result get_lock_open(struct lock_core *core, const char *server,
                                          void **self_out)
 {
-    if (names_several(server))
+    char error[URL_ERROR_SIZE];
+    struct url url;
+    if (url_parse(server, "mysql", &url, error, sizeof error) && url.server_count > 1)
         return lock_fail(SECLOCK_CONFIG, "get-lock: several servers do not share such a lock");
     struct get_lock *self = calloc(1, sizeof *self);
     if (!self)

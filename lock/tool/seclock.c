@@ -404,12 +404,6 @@ static enum exit_code break_lock(const struct settings *settings, struct seclock
     return EXIT_FREE;
 }
 
-static enum exit_code status_or_break(const struct settings *settings,
-                                      struct seclock_client *client)
-{
-    return settings->breaks ? break_lock(settings, client) : show_status(settings, client);
-}
-
 /* ---- running a command ---- */
 
 /* In a thread of the watchdog: only wakes the main thread, which ends the command. */
@@ -501,22 +495,17 @@ static void warn(const struct settings *settings, struct seclock_client *client)
         say(settings, "note: %s", warning);
 }
 
-/* One request must leave most of the lease, and not let the user wait long. */
-static int request_timeout_ms(int lease_ms)
-{
-    int fifth_ms = lease_ms / 5;
-    return fifth_ms < 1000 ? fifth_ms : 1000;
-}
-
 int main(int argc, char **argv)
 {
     struct settings settings;
     run_note_inherited();
     settings_read(&settings, argc, argv);
+    /* One request must leave most of the lease, and not let the user wait long. */
+    int fifth_ms = settings.lease_ms / 5;
     struct seclock_options options =
         SECLOCK_OPTIONS(.servers = settings.servers, .prefix = settings.prefix,
                         .lease_ms = settings.lease_ms,
-                        .timeout_ms = request_timeout_ms(settings.lease_ms));
+                        .timeout_ms = fifth_ms < 1000 ? fifth_ms : 1000);
     struct inbox inbox = {.signals = -1};
     if (settings.command)
         inbox_open(&inbox);
@@ -525,8 +514,11 @@ int main(int argc, char **argv)
     if (result != SECLOCK_OK)
         return (int)failed(&settings, NULL, result);
     warn(&settings, client);
-    int code = settings.command ? hold_and_run(&settings, client, &inbox)
-                                : (int)status_or_break(&settings, client);
+    int code;
+    if (settings.command)
+        code = hold_and_run(&settings, client, &inbox);
+    else
+        code = (int)(settings.breaks ? break_lock : show_status)(&settings, client);
     seclock_close(&client);
     return code == -1 ? (int)inbox_die(&inbox) : code;
 }
