@@ -202,9 +202,8 @@ enum call_start call_order_post(struct request *request, const struct call *call
         return call_refuse(request, detail);
     if (!atomic_load(&call->service->prepared)) {
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_detail(
-            &request->answer, PROBLEM_UNAVAILABLE,
-            "The call->service is starting and has not prepared the ledger; nothing was done.");
+        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
+                      "The service is starting and has not prepared the ledger; nothing was done.");
         return START_ANSWERED;
     }
     if (refuse_at_once(call->service, request, call->now_ns))
