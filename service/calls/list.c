@@ -22,13 +22,9 @@ enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the fil
 
 static bool read_status(struct request_call *asked, const char *value)
 {
-    static const char *const names[] = {"reserved", "paid", "cancelled", "expired"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], value) == 0) {
-            strcpy(asked->filter.status, value);
-            return true;
-        }
-    return false;
+    bool known = ledger_status_known(value);
+    strcpy(asked->filter.status, known ? value : "");
+    return known;
 }
 
 #define LIMIT_DETAIL "limit must be a whole number from 1 to 1000."
@@ -76,30 +72,17 @@ static struct ledger_record *fetch(struct ledger *ledger, struct request_call *a
 
 /* ---- pages as JSON ---- */
 
-static struct order_text text_of(const struct ledger_record *listed)
-{
-    return (struct order_text){
-        .order_id = listed->order_id,
-        .sku = listed->sku,
-        .round = listed->round,
-        .user_id = listed->user_id,
-        .qty = listed->qty,
-        .segment = listed->segment,
-        .status = listed->status,
-        .created_at = listed->created_at,
-        .expires_at = listed->expires_at,
-    };
-}
-
 static void answer_page(struct answer *answer, const struct ledger_record *orders, size_t count,
                         uint64_t next)
 {
     enum { FRAME_MAX = 64 }; /* all but the orders */
     size_t size = FRAME_MAX + count * (ORDER_TEXT_MAX + 1);
-    char *text = answer_begin(answer, 200, "application/json", size);
+    char *text = malloc(size);
+    if (!text)
+        abort();
     char *at = stpcpy(text, "{\"orders\":[");
     for (size_t i = 0; i < count; i++) {
-        struct order_text order = text_of(&orders[i]);
+        struct order_text order = ORDER_TEXT(&orders[i], orders[i].status);
         at = order_put(i == 0 ? at : stpcpy(at, ","), &order);
     }
     at = stpcpy(at, "]");
@@ -108,8 +91,10 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
         at = stpcpy(at, "\"");
     }
     at = stpcpy(at, "}\n");
-    assert((size_t)(at - text) <= size);
-    answer_end(answer, (size_t)(at - text));
+    size_t length = (size_t)(at - text);
+    assert(length <= size);
+    char *shrunk = realloc(text, length); /* the answer may wait long for its client */
+    answer_text(answer, 200, "application/json", shrunk ? shrunk : text, length);
 }
 
 /* Clients that take no answers may not fill the memory with pages; nor may those of the shop, who

@@ -5,7 +5,6 @@
 #include "service/calls/calls.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +73,6 @@ struct state_work {
 static void answer_refused(struct answer *answer, const struct ledger_record *record,
                            const char *const details[LEDGER_STATUSES])
 {
-    char extra[64];
     const char *detail = NULL, *status = record->status;
     for (int i = 0; i < LEDGER_STATUSES; i++)
         if (strcmp(status, ledger_status_name(i)) == 0)
@@ -82,8 +80,7 @@ static void answer_refused(struct answer *answer, const struct ledger_record *re
     /* Its reserved orders may be expired a little later. */
     if (record->round_over && strcmp(status, ledger_status_name(LEDGER_CANCELLED)) != 0)
         detail = "The sale is in a later round: the order was not paid before its round ended.";
-    snprintf(extra, sizeof extra, ",\"order_status\":\"%s\"", status);
-    answer_members(answer, PROBLEM_INVALID_STATE, detail, extra);
+    answer_members(answer, PROBLEM_INVALID_STATE, detail, ",\"order_status\":\"%s\"", status);
 }
 
 static void answer_state(struct call_worker *worker, struct request *request,

@@ -113,27 +113,20 @@ static enum log_level result_level(bool done)
 
 /* ---- reset ---- */
 
-static void answer_other_round(struct answer *answer, uint32_t round)
-{
-    char extra[32];
-    snprintf(extra, sizeof extra, ",\"round\":%u", round);
-    answer_members(answer, PROBLEM_OTHER_ROUND, NULL, extra);
-}
-
 /* An operator who is told what would be lost decides; a repeat sent by mistake ends here. */
 static void answer_round_in_use(struct answer *answer, const struct ledger_sale *sale,
                                 const struct ledger_round_use *use)
 {
-    char detail[200], extra[128];
+    char detail[200];
     const char *least = use->all_read ? "" : "at least ";
     snprintf(detail, sizeof detail,
              "Orders of round %u hold %u units: %s%u are reserved, %s%u are paid. "
              "\"end_round\": true ends the reserved ones; paid ones stay paid.",
              sale->round, sale->sold, least, use->reserved, least, use->paid);
-    snprintf(extra, sizeof extra,
-             ",\"round\":%u,\"units\":%u,\"reserved\":%u,\"paid\":%u,\"counted\":%s", sale->round,
-             sale->sold, use->reserved, use->paid, use->all_read ? "true" : "false");
-    answer_members(answer, PROBLEM_ROUND_IN_USE, detail, extra);
+    answer_members(answer, PROBLEM_ROUND_IN_USE, detail,
+                   ",\"round\":%u,\"units\":%u,\"reserved\":%u,\"paid\":%u,\"counted\":%s",
+                   sale->round, sale->sold, use->reserved, use->paid,
+                   use->all_read ? "true" : "false");
 }
 
 static void note_reset(const struct call_worker *worker, const struct request *request,
@@ -177,7 +170,7 @@ static void reset(struct call_worker *worker, struct request *request)
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
-        answer_other_round(&request->answer, sale.round);
+        answer_members(&request->answer, PROBLEM_OTHER_ROUND, NULL, ",\"round\":%u", sale.round);
     else if (result == STOCK_ADMIN_ROUND_IN_USE)
         answer_round_in_use(&request->answer, &sale, &use);
     else
@@ -325,13 +318,11 @@ enum call_start call_sale_change(struct request *request, const struct call *cal
 
 static void answer_in_use(struct answer *answer, const struct ledger_held *held)
 {
-    char extra[128];
-    snprintf(extra, sizeof extra, ",\"reserved\":%llu,\"paid\":%llu,\"counted\":%s",
-             (unsigned long long)held->reserved, (unsigned long long)held->paid,
-             held->done ? "true" : "false");
     answer_members(answer, PROBLEM_SALE_IN_USE,
                    "Orders of the sale are reserved: let them be paid, cancelled or expire first.",
-                   extra);
+                   ",\"reserved\":%llu,\"paid\":%llu,\"counted\":%s",
+                   (unsigned long long)held->reserved, (unsigned long long)held->paid,
+                   held->done ? "true" : "false");
 }
 
 static void retire(struct call_worker *worker, struct request *request)

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,40 +67,33 @@ void answer_problem(struct answer *answer, enum problem problem)
 }
 
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
-                    const char *extra)
+                    const char *members, ...)
 {
-    char *text = answer_begin(answer, problem_status(problem), "application/problem+json",
-                              ANSWER_INLINE_MAX);
+    char extra[ANSWER_INLINE_MAX];
+    va_list arguments;
+    va_start(arguments, members);
+    vsnprintf(extra, sizeof extra, members, arguments);
+    va_end(arguments);
+    char *text = answer_begin(answer, problem_status(problem), "application/problem+json");
     answer->retry_after_s = problem_retry_after(problem);
     answer->length = problem_text(problem, detail, extra, text, ANSWER_INLINE_MAX);
 }
 
 void answer_detail(struct answer *answer, enum problem problem, const char *detail)
 {
-    answer_members(answer, problem, detail, "");
+    answer_members(answer, problem, detail, "%s", "");
 }
 
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id)
 {
-    char extra[64] = "";
     if (order_id != 0)
-        snprintf(extra, sizeof extra, ",\"order_id\":\"%llu\"", (unsigned long long)order_id);
-    answer_members(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, extra);
+        answer_members(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, ",\"order_id\":\"%llu\"",
+                       (unsigned long long)order_id);
+    else
+        answer_detail(answer, PROBLEM_OUTCOME_UNKNOWN, NULL);
 }
 
 static _Atomic size_t bytes_allocated; /* of all answers */
-
-static void note_allocated(struct answer *answer, size_t size)
-{
-    answer->allocated = size;
-    atomic_fetch_add_explicit(&bytes_allocated, size, memory_order_relaxed);
-}
-
-static void forget_allocated(struct answer *answer)
-{
-    atomic_fetch_sub_explicit(&bytes_allocated, answer->allocated, memory_order_relaxed);
-    answer->allocated = 0;
-}
 
 size_t answers_bytes(void)
 {
@@ -114,33 +108,16 @@ void answer_text(struct answer *answer, unsigned status, const char *content_typ
     answer->content_type = content_type;
     answer->text = text;
     answer->length = length;
-    note_allocated(answer, length);
+    atomic_fetch_add_explicit(&bytes_allocated, length, memory_order_relaxed);
 }
 
-char *answer_begin(struct answer *answer, unsigned status, const char *content_type, size_t size)
+char *answer_begin(struct answer *answer, unsigned status, const char *content_type)
 {
     answer_clear(answer);
     answer->status = status;
     answer->content_type = content_type;
-    /* Out of memory ends the process: every promise survives that, as it does kill -9. */
-    answer->text = size > ANSWER_INLINE_MAX ? malloc(size) : answer->inline_text;
-    if (!answer->text)
-        abort();
-    if (size > ANSWER_INLINE_MAX)
-        note_allocated(answer, size);
+    answer->text = answer->inline_text;
     return answer->text;
-}
-
-void answer_end(struct answer *answer, size_t length)
-{
-    answer->length = length;
-    if (answer->allocated == 0)
-        return;
-    assert(length > 0 && length <= answer->allocated);
-    char *shrunk = realloc(answer->text, length);
-    answer->text = shrunk ? shrunk : answer->text;
-    forget_allocated(answer);
-    note_allocated(answer, length);
 }
 
 void answer_json(struct answer *answer, unsigned status, struct json_t *value)
@@ -164,10 +141,10 @@ void answer_prepared(struct answer *answer, struct prepared *prepared)
 /* content_type stays: it means nothing without one of the members cleared here. */
 void answer_clear(struct answer *answer)
 {
-    if (answer->text != answer->inline_text)
+    if (answer->text && answer->text != answer->inline_text) {
+        atomic_fetch_sub_explicit(&bytes_allocated, answer->length, memory_order_relaxed);
         free(answer->text);
-    if (answer->allocated > 0)
-        forget_allocated(answer);
+    }
     prepared_release(&answer->prepared);
     answer->text = NULL;
     answer->length = 0;

@@ -101,7 +101,6 @@ struct answer {
     const char *content_type; /* a constant text */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
-    size_t allocated;          /* bytes of the malloc'ed text, as answers_bytes counts them */
     const char *cache_control; /* a constant text; NULL: no such header */
     uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
     unsigned retry_after_s;    /* 0: no such header */
@@ -118,9 +117,9 @@ void answer_problem(struct answer *answer, enum problem problem);
 /* A problem with a detail of its own; NULL: the problem's usual one. */
 void answer_detail(struct answer *answer, enum problem problem, const char *detail);
 
-/* The same with further members, `extra`, as JSON text that begins with a comma. */
+/* The same with further members, as JSON text that begins with a comma. */
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
-                    const char *extra);
+                    const char *members, ...) __attribute__((format(printf, 4, 5)));
 
 /* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
  * yet. */
@@ -130,13 +129,9 @@ void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length);
 
-/* Makes room for a text of at most `size` bytes: the caller writes it to the result and sets
+/* Begins a text of up to ANSWER_INLINE_MAX bytes: the caller writes it to the result and sets
  * answer->length. */
-char *answer_begin(struct answer *answer, unsigned status, const char *content_type, size_t size);
-
-/* Instead of setting answer->length: also gives back what the text did not need, as the answer may
- * wait long for its client. */
-void answer_end(struct answer *answer, size_t length);
+char *answer_begin(struct answer *answer, unsigned status, const char *content_type);
 
 /* Bytes that the texts of all answers take now, but for the small ones within the requests. */
 size_t answers_bytes(void);

@@ -61,7 +61,8 @@ char *order_put(char *at, const struct order_text *order)
 /* An order fits into the answer itself: no allocation. */
 static void answer_text_of(struct answer *answer, unsigned status, const struct order_text *order)
 {
-    char *text = answer_begin(answer, status, "application/json", ORDER_TEXT_MAX);
+    static_assert((int)ORDER_TEXT_MAX <= (int)ANSWER_INLINE_MAX, "see answer_begin");
+    char *text = answer_begin(answer, status, "application/json");
     char *end = put(order_put(text, order), "\n");
     answer->length = (size_t)(end - text);
     assert(answer->length <= ORDER_TEXT_MAX);
@@ -69,17 +70,7 @@ static void answer_text_of(struct answer *answer, unsigned status, const struct 
 
 void order_answer_record(struct answer *answer, const struct ledger_record *record)
 {
-    struct order_text order = {
-        .order_id = record->order_id,
-        .sku = record->sku,
-        .round = record->round,
-        .user_id = record->user_id,
-        .qty = record->qty,
-        .segment = record->segment,
-        .status = record->status,
-        .created_at = record->created_at,
-        .expires_at = record->expires_at,
-    };
+    struct order_text order = ORDER_TEXT(record, record->status);
     answer_text_of(answer, 200, &order);
 }
 
@@ -87,17 +78,7 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
 static void answer_accepted(struct answer *answer, unsigned status, const char *order_status,
                             const struct stock_order *accepted)
 {
-    struct order_text order = {
-        .order_id = accepted->order_id,
-        .sku = accepted->sku,
-        .round = accepted->round,
-        .user_id = accepted->user_id,
-        .qty = accepted->qty,
-        .segment = accepted->segment,
-        .status = order_status,
-        .created_at = accepted->created_at,
-        .expires_at = accepted->expires_at,
-    };
+    struct order_text order = ORDER_TEXT(accepted, order_status);
     answer_text_of(answer, status, &order);
 }
 
@@ -105,10 +86,9 @@ static void answer_accepted(struct answer *answer, unsigned status, const char *
 static void answer_closed(struct answer *answer, enum problem problem, const char *member,
                           const struct stock_order *order)
 {
-    char extra[64], time[LEDGER_TIME_SIZE];
+    char time[LEDGER_TIME_SIZE];
     ledger_time_format(order->at_ms, time);
-    snprintf(extra, sizeof extra, ",\"%s\":\"%s\"", member, time);
-    answer_members(answer, problem, NULL, extra);
+    answer_members(answer, problem, NULL, ",\"%s\":\"%s\"", member, time);
 }
 
 /* The bound is for an opening that is days away: it may be brought forward meanwhile. */
@@ -124,19 +104,13 @@ static void answer_not_started(struct answer *answer, const struct stock_order *
 /* Adds the orders that the user has. */
 static void answer_limit(struct answer *answer, const struct stock_history *history)
 {
-    char extra[64 + LEDGER_QUOTA_ORDERS_MAX * 24];
+    char orders[LEDGER_QUOTA_ORDERS_MAX * 24] = "", *at = orders;
     assert(history->order_count <= LEDGER_QUOTA_ORDERS_MAX);
-    char *at = put(extra, ",\"limit\":");
-    at = decimal_put(at, history->limit);
-    at = put(at, ",\"orders\":[");
-    for (size_t i = 0; i < history->order_count; i++) {
-        at = put(at, i == 0 ? "\"" : ",\"");
-        at = decimal_put(at, history->order_ids[i]);
-        at = put(at, "\"");
-    }
-    at = put(at, "]");
-    *at = '\0';
-    answer_members(answer, PROBLEM_LIMIT, NULL, extra);
+    for (size_t i = 0; i < history->order_count; i++)
+        at +=
+            sprintf(at, "%s\"%llu\"", i == 0 ? "" : ",", (unsigned long long)history->order_ids[i]);
+    answer_members(answer, PROBLEM_LIMIT, NULL, ",\"limit\":%u,\"orders\":[%s]", history->limit,
+                   orders);
 }
 
 static unsigned whole_seconds(int64_t ms)

@@ -18,6 +18,15 @@ struct order_text {
     const char *expires_at; /* "": never */
 };
 
+/* The text of an order in a struct whose members have these names; its status stands apart. */
+#define ORDER_TEXT(order, order_status)                                                            \
+    {                                                                                              \
+        .order_id = (order)->order_id, .sku = (order)->sku, .round = (order)->round,               \
+        .user_id = (order)->user_id, .qty = (order)->qty, .segment = (order)->segment,             \
+        .status = (order_status), .created_at = (order)->created_at,                               \
+        .expires_at = (order)->expires_at,                                                         \
+    }
+
 /* Bytes of an order's JSON and a newline at most: names, marks, numbers, a sku, a user id all
  * escaped, a status and two times. */
 enum { ORDER_TEXT_MAX = 576 };

@@ -143,17 +143,11 @@ static void test_long_texts_are_counted_until_they_are_freed(void **state)
 {
     (void)state;
     size_t before = answers_bytes();
-    char *text = answer_begin(&answer, 200, "text/plain", 100000);
-    memset(text, 'x', 2000);
-    assert_int_equal(answers_bytes(), before + 100000);
-    answer_end(&answer, 2000);
+    answer_text(&answer, 200, "text/plain", calloc(1, 2000), 2000);
     assert_int_equal(answers_bytes(), before + 2000);
-    assert_int_equal(answer.length, 2000);
-    assert_int_equal(answer.text[1999], 'x');
     answer_text(&answer, 200, "text/plain", strdup("short"), 5);
     assert_int_equal(answers_bytes(), before + 5);
-    answer_begin(&answer, 200, "text/plain", ANSWER_INLINE_MAX);
-    answer_end(&answer, 0);
+    answer_begin(&answer, 200, "text/plain");
     assert_int_equal(answers_bytes(), before);
 }
 
