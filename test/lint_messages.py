@@ -6,7 +6,7 @@ import re
 import sys
 
 PAGE = "docs/messages.md"
-CALL = re.compile(r"\b(log_event|log_each|log_failure|faults_log|faults_log_ledger|"
+CALL = re.compile(r"\b(log_event|log_each|log_failure|call_end_action|faults_log|faults_log_ledger|"
                   r"faults_log_redis)\(")
 NAME = re.compile(r'"([a-z_]+)"')
 # Events whose names are in a table.
@@ -57,7 +57,7 @@ def read_code(paths):
         for match in CALL.finditer(text):
             where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
             given = arguments(text, match.end())
-            format_at = 3 if match[1] == "log_failure" else 2
+            format_at = {"log_failure": 3, "call_end_action": 5}.get(match[1], 2)
             keys = set()
             if not match[1].startswith("faults") and len(given) > format_at:
                 keys = set(re.findall(r"(?<![%\w])([a-z0-9_]+)=%", given[format_at]))

@@ -2,14 +2,12 @@
 #include "service/calls/calls.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "service/calls/call.h"
 #include "service/request/faults.h"
 #include "service/request/order_id.h"
 #include "sql/ledger/ledger.h"
@@ -117,7 +115,7 @@ static json_t *segment_json(const struct ledger_segment *row, const struct stock
                      stock_audit_state(row, cached));
 }
 
-static json_t *sale_json(const struct stock_audit *audit, int64_t as_of_ms)
+static json_t *audit_json(const struct stock_audit *audit, int64_t as_of_ms)
 {
     char as_of[LEDGER_TIME_SIZE];
     const struct ledger_sale *sale = &audit->sale;
@@ -159,7 +157,7 @@ static void audit_sale(struct call_worker *worker, struct request *request)
     if (!audit)
         abort();
     enum stock_admin_result result = stock_audit(worker->stock, request->call.sku, audit);
-    json_t *page = result == STOCK_ADMIN_OK ? sale_json(audit, asked_ms) : NULL;
+    json_t *page = result == STOCK_ADMIN_OK ? audit_json(audit, asked_ms) : NULL;
     if (page && add_users(worker, &request->call, &audit->sale, page))
         answer_json(&request->answer, 200, json_incref(page));
     else if (result == STOCK_ADMIN_NO_SALE)

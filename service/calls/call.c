@@ -1,5 +1,5 @@
 /* What calls have in common: reading their parts, and refusing them. */
-#include "service/calls/call.h"
+#include "service/calls/calls.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,47 +57,19 @@ bool call_read_sku(struct request *request, const struct call *call)
     return false;
 }
 
-json_t *call_read_object(struct request *request, const struct call *call)
-{
-    json_error_t error;
-    const char *detail = NULL;
-    /* A member that comes twice means two things to two readers: refused. */
-    json_t *object = json_loadb(call->body, call->body_length, JSON_REJECT_DUPLICATES, &error);
-    if (!object)
-        detail = json_error_code(&error) == json_error_duplicate_key
-                     ? "A field comes twice."
-                     : "The body is not valid JSON.";
-    else if (!json_is_object(object))
-        detail = "The body must be a JSON object.";
-    if (!detail)
-        return object;
-    call_refuse(request, detail);
-    json_decref(object);
-    return NULL;
-}
-
-void call_answer_no_order(const struct service *service, struct request *request)
-{
-    char detail[128];
-    unsigned pod = order_id_pod(request->call.order_id);
-    snprintf(detail, sizeof detail,
-             "Pod %u, which was asked, has no such order; its id names pod %u.",
-             service->config.pod, pod);
-    answer_detail(&request->answer, PROBLEM_UNKNOWN_ORDER,
-                  pod == service->config.pod ? NULL : detail);
-}
-
-void call_note_action(struct service *service, const struct request *request, const char *action,
-                      const char *format, ...)
+void call_end_action(enum log_level level, const char *event, struct service *service,
+                     const struct request *request, const char *sku, const char *format, ...)
 {
     char detail[320];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(detail, sizeof detail, format, arguments);
     va_end(arguments);
+    log_event(level, event, "%s%s%s%s address=%s%s", sku[0] ? "sku=" : "", sku, sku[0] ? " " : "",
+              detail, call_address(request), TRACE_LOG(&request->trace));
     const struct admin_action noted = {
-        .action = action,
-        .sku = request->call.sku,
+        .action = event,
+        .sku = sku,
         .detail = detail,
         .address = call_address(request),
         .status = request->answer.status,
@@ -116,13 +88,106 @@ int call_lock_wait_ms(const struct call_worker *worker, const struct request *re
     return left_ms > 0 ? (int)left_ms : 0;
 }
 
-bool call_read_number(const json_t *object, const char *name, json_int_t min, json_int_t max,
-                      uint32_t *out)
+/* ---- bodies ---- */
+
+json_t *call_parse_object(const char *text, size_t length, const char *overflow,
+                          const char **detail_out)
 {
-    const json_t *value = json_object_get(object, name);
+    json_error_t error;
+    /* A member that comes twice means two things to two readers: refused. */
+    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    *detail_out = NULL;
+    if (json_is_object(object))
+        return object;
+    if (object)
+        *detail_out = "The body must be a JSON object.";
+    else if (json_error_code(&error) == json_error_duplicate_key)
+        *detail_out = "A field comes twice.";
+    else if (json_error_code(&error) == json_error_numeric_overflow)
+        *detail_out = overflow;
+    else
+        *detail_out = "The body is not valid JSON.";
+    json_decref(object);
+    return NULL;
+}
+
+static bool read_text(const json_t *value, const struct call_field *field, void *out)
+{
+    return json_is_string(value) &&
+           field->copy(json_string_value(value), json_string_length(value), out);
+}
+
+static bool read_switch(const json_t *value, void *out)
+{
+    *(bool *)out = json_is_true(value);
+    return json_is_boolean(value);
+}
+
+static bool read_number(const json_t *value, const struct call_field *field, void *out)
+{
     json_int_t number = json_integer_value(value);
-    *out = (uint32_t)number;
-    return json_is_integer(value) && number >= min && number <= max;
+    *(uint32_t *)out = (uint32_t)number;
+    return json_is_integer(value) && number >= field->min && number <= field->max;
+}
+
+/* Null is a value: it takes the setting away. 0 stands for that. */
+static bool read_field(const json_t *value, const struct call_field *field, void *out)
+{
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return read_text(value, field, out);
+    case FIELD_SWITCH:
+        return read_switch(value, out);
+    case FIELD_NUMBER_OR_NULL:
+        *(uint32_t *)out = 0;
+        return json_is_null(value) || read_number(value, field, out);
+    case FIELD_TIME_OR_NULL:
+        *(int64_t *)out = 0;
+        return json_is_null(value) ||
+               (json_is_string(value) && sale_time_parse(json_string_value(value), out));
+    default:
+        return read_number(value, field, out);
+    }
+}
+
+const char *call_read_fields(const json_t *object, const struct call_field fields[FIELDS_MAX],
+                             void *out, unsigned *found_out)
+{
+    *found_out = 0;
+    for (size_t i = 0; i < FIELDS_MAX && fields[i].name; i++) {
+        const json_t *value = json_object_get(object, fields[i].name);
+        if (value ? !read_field(value, &fields[i], (char *)out + fields[i].at) : fields[i].must)
+            return fields[i].detail;
+        *found_out |= value ? 1U << i : 0;
+    }
+    return NULL;
+}
+
+/* The number of members is checked last, so that a misspelt name is told as the missing field. */
+static const char *read_members(const json_t *object, const struct call_body *body,
+                                struct request_call *asked, void *out)
+{
+    const char *detail = call_read_fields(object, body->fields, out, &asked->found);
+    size_t known = (size_t)__builtin_popcount(asked->found);
+    if (!detail && body->settings) {
+        detail = sale_settings_read(object, &asked->change);
+        known += (size_t)__builtin_popcount(asked->change.fields);
+    }
+    return !detail && json_object_size(object) > known ? body->other : detail;
+}
+
+bool call_read_body(struct request *request, const struct call *call, const struct call_body *body,
+                    void *out)
+{
+    const char *detail = NULL;
+    json_t *object =
+        call_parse_object(call->body, call->body_length, "A number is out of range.", &detail);
+    if (object)
+        detail = read_members(object, body, &request->call, out);
+    json_decref(object);
+    if (detail)
+        call_refuse(request, detail);
+    return !detail;
 }
 
 /* ---- queries ---- */

@@ -2,15 +2,12 @@
 #include "service/calls/calls.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/identifier.h"
 #include "base/text.h"
-#include "service/calls/call.h"
-#include "service/calls/sale_settings.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
 #include "service/request/order_id.h"

@@ -1,7 +1,6 @@
 /* /healthz, /servingz, /readyz, /metrics and the figures of the live page: for operators. */
 #include "service/calls/calls.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 
 #include "base/clock.h"
 #include "openapi.h"
-#include "service/calls/call.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live.h"
 #include "service/metrics/metrics.h"

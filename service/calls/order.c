@@ -7,12 +7,10 @@
 #include "service/calls/calls.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "service/calls/call.h"
 #include "service/metrics/metrics.h"
 #include "service/request/order_answer.h"
 
@@ -100,46 +98,24 @@ static bool scan_order(const char *at, const char *end, struct stock_order *orde
     return at < end && *at == '}' && skip_space(at + 1, end) == end;
 }
 
-static bool read_text(const json_t *object, const char *name,
-                      bool (*copy)(const char *text, size_t length, char *out), char *out)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_string(value) && copy(json_string_value(value), json_string_length(value), out);
-}
-
-/* jansson has read the body: NULL, or what is wrong with its fields. Their number is checked last,
- * so that a misspelt name is reported as the missing field. */
-static const char *read_fields(const json_t *object, struct stock_order *order)
-{
-    const json_t *qty = json_object_get(object, "qty");
-    if (!json_is_object(object))
-        return "The body must be a JSON object.";
-    if (!read_text(object, "sku", identifier_copy, order->sku))
-        return "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-    if (!read_text(object, "user_id", user_id_copy, order->user_id))
-        return "user_id must be a string of " USER_ID_FORM ".";
-    if (!json_is_integer(qty) || json_integer_value(qty) < 1 ||
-        json_integer_value(qty) > STOCK_QTY_MAX)
-        return "qty must be a whole number from 1 to 1000.";
-    if (json_object_size(object) != 3)
-        return "There is a field other than sku, user_id and qty.";
-    order->qty = (uint32_t)json_integer_value(qty);
-    return NULL;
-}
-
 bool order_body_parse_json(const char *text, size_t length, struct stock_order *order,
                            const char **detail_out)
 {
-    json_error_t error;
-    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    static const char qty[] = "qty must be a whole number from 1 to 1000.";
+    static const struct call_field fields[FIELDS_MAX] = {
+        {"sku", FIELD_TEXT, offsetof(struct stock_order, sku), "sku must be a string of " SKU_FORM,
+         .must = true, .copy = identifier_copy},
+        {"user_id", FIELD_TEXT, offsetof(struct stock_order, user_id),
+         "user_id must be a string of " USER_ID_FORM ".", .must = true, .copy = user_id_copy},
+        {"qty", FIELD_NUMBER, offsetof(struct stock_order, qty), qty, .must = true, .min = 1,
+         .max = STOCK_QTY_MAX},
+    };
+    unsigned found = 0;
+    json_t *object = call_parse_object(text, length, qty, detail_out); /* the only number */
     if (object)
-        *detail_out = read_fields(object, order);
-    else if (json_error_code(&error) == json_error_duplicate_key)
-        *detail_out = "A field comes twice.";
-    else if (json_error_code(&error) == json_error_numeric_overflow) /* qty is the only number */
-        *detail_out = "qty must be a whole number from 1 to 1000.";
-    else
-        *detail_out = "The body is not valid JSON.";
+        *detail_out = call_read_fields(object, fields, order, &found);
+    if (object && !*detail_out && json_object_size(object) != 3)
+        *detail_out = "There is a field other than sku, user_id and qty.";
     json_decref(object);
     return *detail_out == NULL;
 }

@@ -4,18 +4,30 @@
  * a cancellation sees it at once, at every daemon. */
 #include "service/calls/calls.h"
 
-#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/calls/call.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
 #include "service/request/order_id.h"
 #include "sql/orders/orders.h"
 #include "stock/returns/returns.h"
+
+/* An order whose id names another pod may exist there: the answer says so, as somebody has sent the
+ * call to the wrong daemons. */
+static void answer_no_order(const struct service *service, struct request *request)
+{
+    char detail[128];
+    unsigned pod = order_id_pod(request->call.order_id);
+    snprintf(detail, sizeof detail,
+             "Pod %u, which was asked, has no such order; its id names pod %u.",
+             service->config.pod, pod);
+    answer_detail(&request->answer, PROBLEM_UNKNOWN_ORDER,
+                  pod == service->config.pod ? NULL : detail);
+}
 
 static void answer_found(struct call_worker *worker, struct request *request,
                          enum ledger_result found, const struct ledger_record *record)
@@ -25,7 +37,7 @@ static void answer_found(struct call_worker *worker, struct request *request,
     else if (found != LEDGER_OK)
         answer_problem(&request->answer, faults_problem(worker->stock));
     else if (record->status[0] == '\0')
-        call_answer_no_order(worker->service, request);
+        answer_no_order(worker->service, request);
     else
         order_answer_record(&request->answer, record);
 }
@@ -92,7 +104,7 @@ static void answer_state(struct call_worker *worker, struct request *request,
         order_answer_record(&request->answer, &change->record);
         break;
     case STOCK_STATE_NO_ORDER:
-        call_answer_no_order(worker->service, request);
+        answer_no_order(worker->service, request);
         break;
     case STOCK_STATE_REFUSED:
         answer_refused(&request->answer, &change->record, work->refused);

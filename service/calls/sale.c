@@ -2,113 +2,91 @@
  * /admin/reconcile. */
 #include "service/calls/calls.h"
 
-#include <jansson.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/call.h"
-#include "service/calls/sale_settings.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/stock_snapshot.h"
 #include "stock/sales/sales.h"
 
-/* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
- * releases the object. NULL when the body is none: then the request is answered. */
-static json_t *read_sale(struct request *request, const struct call *call)
-{
-    json_t *object = call_read_object(request, call);
-    const json_t *sku = json_object_get(object, "sku");
-    if (!object ||
-        (json_is_string(sku) &&
-         identifier_copy(json_string_value(sku), json_string_length(sku), request->call.sku)))
-        return object;
-    call_refuse(request, "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
-    json_decref(object);
-    return NULL;
-}
-
-/* Answers a call that was not carried out, or that may not have been. */
-static void answer_failure(const struct call_worker *worker, struct request *request,
-                           enum stock_admin_result result)
-{
-    struct answer *answer = &request->answer;
-    switch (result) {
-    case STOCK_ADMIN_NO_SALE:
-        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
-        break;
-    case STOCK_ADMIN_BUSY:
-        answer_detail(answer, PROBLEM_UNAVAILABLE,
-                      "Other calls keep changing the sale; nothing was done.");
-        break;
-    case STOCK_ADMIN_COUNTING:
-        answer_detail(answer, PROBLEM_UNAVAILABLE,
-                      "The sale's orders are still being counted; nothing was done. The next "
-                      "call goes on counting.");
-        break;
-    case STOCK_ADMIN_TOO_MANY:
-        answer_detail(answer, PROBLEM_INVALID_REQUEST,
-                      "The sale would have more than 10000000 units.");
-        break;
-    case STOCK_ADMIN_FULL:
-        answer_detail(answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
-        break;
-    case STOCK_ADMIN_WINDOW:
-        answer_detail(answer, PROBLEM_INVALID_REQUEST, "ends_at must be later than starts_at.");
-        break;
-    case STOCK_ADMIN_ENDED:
-        answer_detail(
-            answer, PROBLEM_INVALID_REQUEST,
-            "The sale's ends_at, which a reset keeps, has passed; name another, or null.");
-        break;
-    case STOCK_ADMIN_KEY_REUSED:
-        answer_detail(answer, PROBLEM_KEY_REUSED,
-                      "Another reset of this sale was made with this Idempotency-Key.");
-        break;
-    case STOCK_ADMIN_KEY_OVER:
-        answer_detail(answer, PROBLEM_KEY_REUSED,
-                      "This Idempotency-Key belongs to a sale of this sku that was retired.");
-        break;
-    case STOCK_ADMIN_IN_DOUBT: /* the commit may have happened: never a failure */
-        answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
-        break;
-    default: /* certainly not carried out */
-        answer_problem(answer, faults_problem(worker->stock));
-        break;
+#define SKU_FIELD                                                                                  \
+    {                                                                                              \
+        "sku", FIELD_TEXT, offsetof(struct request_call, sku),                                     \
+            "sku must be a string of " SKU_FORM, .must = true, .copy = identifier_copy             \
     }
+
+/* The word for each result in the log, and its answer; without a problem the fault of a server: the
+ * call was certainly not carried out. */
+static const struct result {
+    const char *name;
+    enum problem problem;
+    const char *detail; /* NULL: the problem's own */
+} results[] = {
+    [STOCK_ADMIN_OK] = {"ok", PROBLEM_NONE, NULL},
+    [STOCK_ADMIN_NO_SALE] = {"unknown_sku", PROBLEM_UNKNOWN_SKU, NULL},
+    [STOCK_ADMIN_BUSY] = {"busy", PROBLEM_UNAVAILABLE,
+                          "Other calls keep changing the sale; nothing was done."},
+    [STOCK_ADMIN_FAILED] = {"failed", PROBLEM_NONE, NULL},
+    [STOCK_ADMIN_IN_DOUBT] = {"outcome_unknown", PROBLEM_OUTCOME_UNKNOWN, NULL},
+    [STOCK_ADMIN_FULL] = {"full", PROBLEM_INVALID_REQUEST, "There are 10000 sales already."},
+    [STOCK_ADMIN_IN_USE] = {"in_use", PROBLEM_SALE_IN_USE, NULL},
+    [STOCK_ADMIN_WINDOW] = {"window", PROBLEM_INVALID_REQUEST,
+                            "ends_at must be later than starts_at."},
+    [STOCK_ADMIN_ENDED] = {"ended", PROBLEM_INVALID_REQUEST,
+                           "The sale's ends_at, which a reset keeps, has passed; name another, or "
+                           "null."},
+    [STOCK_ADMIN_KEY_REUSED] = {"key_reused", PROBLEM_KEY_REUSED,
+                                "Another change of this sale was made with this Idempotency-Key."},
+    [STOCK_ADMIN_KEY_OVER] =
+        {"key_over", PROBLEM_KEY_REUSED,
+         "This Idempotency-Key belongs to an earlier round of this sale, or to "
+         "a sale of this sku that was retired."},
+    [STOCK_ADMIN_TOO_MANY] = {"too_many", PROBLEM_INVALID_REQUEST,
+                              "The sale would have more than 10000000 units."},
+    [STOCK_ADMIN_OTHER_ROUND] = {"round_mismatch", PROBLEM_OTHER_ROUND, NULL},
+    [STOCK_ADMIN_ROUND_IN_USE] = {"round_in_use", PROBLEM_ROUND_IN_USE, NULL},
+    [STOCK_ADMIN_COUNTING] = {"counting", PROBLEM_UNAVAILABLE,
+                              "The sale's orders are still being counted; nothing was done. The "
+                              "next call goes on counting."},
+};
+
+static const struct result *result_of(enum stock_admin_result result)
+{
+    assert(result < sizeof results / sizeof *results);
+    return &results[result];
 }
 
-/* Changes are logged by name, with their values and the caller's address, as operators ask later
- * who changed what, and when. */
-static const char *result_name(enum stock_admin_result result)
+/* Answers a call on a sale, of which `done` says what it is now. */
+static void answer_result(const struct call_worker *worker, struct request *request,
+                          enum stock_admin_result result, json_t *done)
 {
-    static const char *const names[] = {
-        [STOCK_ADMIN_OK] = "ok",
-        [STOCK_ADMIN_NO_SALE] = "unknown_sku",
-        [STOCK_ADMIN_BUSY] = "busy",
-        [STOCK_ADMIN_FAILED] = "failed",
-        [STOCK_ADMIN_FULL] = "full",
-        [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
-        [STOCK_ADMIN_WINDOW] = "window",
-        [STOCK_ADMIN_IN_USE] = "in_use",
-        [STOCK_ADMIN_ENDED] = "ended",
-        [STOCK_ADMIN_KEY_REUSED] = "key_reused",
-        [STOCK_ADMIN_KEY_OVER] = "key_over",
-        [STOCK_ADMIN_TOO_MANY] = "too_many",
-        [STOCK_ADMIN_OTHER_ROUND] = "round_mismatch",
-        [STOCK_ADMIN_ROUND_IN_USE] = "round_in_use",
-        [STOCK_ADMIN_COUNTING] = "counting",
-    };
-    bool known = (size_t)result < sizeof names / sizeof *names && names[result];
-    return known ? names[result] : "refused";
+    const struct result *row = result_of(result);
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, json_incref(done));
+    else if (row->detail)
+        answer_detail(&request->answer, row->problem, row->detail);
+    else
+        answer_problem(&request->answer,
+                       row->problem != PROBLEM_NONE ? row->problem : faults_problem(worker->stock));
+    json_decref(done);
 }
 
-static enum log_level result_level(bool done)
+static enum log_level result_level(enum stock_admin_result result)
 {
-    return done ? LOG_INFO : LOG_WARN;
+    return result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN;
+}
+
+/* With its Idempotency-Key, which the call may have. */
+static enum call_start send_with_key(struct request *request, const struct call *call,
+                                     call_work_one *work)
+{
+    const char *detail = call_read_key(call, request->call.key);
+    return detail ? call_refuse(request, detail) : call_send_one(request, work, true);
 }
 
 /* ---- reset ---- */
@@ -129,22 +107,6 @@ static void answer_round_in_use(struct answer *answer, const struct ledger_sale 
                    use->all_read ? "true" : "false");
 }
 
-static void note_reset(const struct call_worker *worker, const struct request *request,
-                       const char *result, const struct ledger_sale *sale)
-{
-    const struct request_call *call = &request->call;
-    bool done = strcmp(result, result_name(STOCK_ADMIN_OK)) == 0;
-    char settings[SALE_SETTINGS_LOG_SIZE];
-    sale_settings_log(&call->change, settings);
-    log_event(result_level(done), "reset",
-              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s%s",
-              call->sku, call->total, call->segments, settings, call->end_round, result,
-              done ? sale->round : 0, call_address(request), TRACE_LOG(&request->trace));
-    call_note_action(worker->service, request, "reset",
-                     "total=%u segments=%u%s%s result=%s round=%u", call->total, call->segments,
-                     settings, call->end_round ? " end_round=true" : "", result, sale->round);
-}
-
 static void reset(struct call_worker *worker, struct request *request)
 {
     const struct request_call *call = &request->call;
@@ -159,158 +121,117 @@ static void reset(struct call_worker *worker, struct request *request)
         .end_round = call->end_round,
         .now_ms = synced_clock_ms(&worker->service->clock),
     };
-    const char *sku = request->call.sku;
     struct ledger_sale sale = {.round = 0};
     struct ledger_round_use use = {.all_read = false};
     uint64_t ended = 0;
     enum stock_admin_result result =
         stock_reset(worker->stock, &asked, call_lock_wait_ms(worker, request), &sale, &use, &ended);
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
-    stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
-    else if (result == STOCK_ADMIN_OTHER_ROUND)
+    stock_snapshot_changed(worker->service->stock_snapshots, call->sku);
+    if (result == STOCK_ADMIN_OTHER_ROUND)
         answer_members(&request->answer, PROBLEM_OTHER_ROUND, NULL, ",\"round\":%u", sale.round);
     else if (result == STOCK_ADMIN_ROUND_IN_USE)
         answer_round_in_use(&request->answer, &sale, &use);
     else
-        answer_failure(worker, request, result);
-    note_reset(worker, request, result_name(result), &sale);
-}
-
-/* Reads the conditions of a reset. NULL, or what is wrong with them. */
-static const char *read_conditions(const json_t *object, struct request_call *reset)
-{
-    const json_t *if_round = json_object_get(object, "if_round");
-    const json_t *end_round = json_object_get(object, "end_round");
-    json_int_t round = json_integer_value(if_round);
-    reset->only_if = if_round != NULL;
-    reset->if_round = (uint32_t)round;
-    reset->end_round = json_is_true(end_round);
-    if (if_round && (!json_is_integer(if_round) || round < 0 || round > UINT32_MAX))
-        return "if_round must be a whole number from 0, for no sale, to 4294967295.";
-    if (end_round && !json_is_boolean(end_round))
-        return "end_round must be true or false.";
-    size_t known = 3 + sale_settings_count(&reset->change) + !!if_round + !!end_round;
-    return json_object_size(object) > known
-               ? "There is a field other than sku, total, segments, starts_at, ends_at, "
-                 "per_user_limit, pay_within_s, paused, if_round and end_round."
-               : NULL;
-}
-
-/* NULL, or what is wrong with the body. */
-static const char *read_reset(const json_t *object, struct request_call *reset)
-{
-    const char *detail = sale_settings_read(object, &reset->change);
-    if (!detail)
-        detail = read_conditions(object, reset);
-    if (detail)
-        return detail;
-    if (!call_read_number(object, "total", 1, STOCK_TOTAL_MAX, &reset->total))
-        return "total must be a whole number from 1 to 10000000.";
-    if (!call_read_number(object, "segments", 1, LEDGER_SEGMENTS_MAX, &reset->segments))
-        return "segments must be a whole number from 1 to 1024.";
-    return reset->segments > reset->total ? "There cannot be more segments than units." : NULL;
+        answer_result(worker, request, result, sale_json(&sale));
+    call_end_action(result_level(result), "reset", worker->service, request, call->sku,
+                    "total=%u segments=%u%s end_round=%d result=%s round=%u", call->total,
+                    call->segments,
+                    sale_settings_log(&call->change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+                    call->end_round, result_of(result)->name, sale.round);
 }
 
 enum call_start call_sale_reset(struct request *request, const struct call *call)
 {
-    json_t *object = read_sale(request, call);
-    if (!object)
+    static const struct call_body body = {
+        .fields =
+            {
+                {"if_round", FIELD_NUMBER, offsetof(struct request_call, if_round),
+                 "if_round must be a whole number from 0, for no sale, to 4294967295.",
+                 .max = UINT32_MAX},
+                {"end_round", FIELD_SWITCH, offsetof(struct request_call, end_round),
+                 .detail = "end_round must be true or false."},
+                SKU_FIELD,
+                {"total", FIELD_NUMBER, offsetof(struct request_call, total),
+                 "total must be a whole number from 1 to 10000000.", .must = true, .min = 1,
+                 .max = STOCK_TOTAL_MAX},
+                {"segments", FIELD_NUMBER, offsetof(struct request_call, segments),
+                 "segments must be a whole number from 1 to 1024.", .must = true, .min = 1,
+                 .max = LEDGER_SEGMENTS_MAX},
+            },
+        .settings = true,
+        .other = "There is a field other than sku, total, segments, starts_at, ends_at, "
+                 "per_user_limit, pay_within_s, paused, if_round and end_round.",
+    };
+    struct request_call *asked = &request->call;
+    asked->if_round = 0;
+    asked->end_round = false;
+    if (!call_read_body(request, call, &body, asked))
         return START_ANSWERED;
-    const char *detail = read_reset(object, &request->call);
-    if (!detail)
-        detail = call_read_key(call, request->call.key);
-    json_decref(object);
-    if (detail)
-        return call_refuse(request, detail);
-    return call_send_one(request, reset, true);
+    asked->only_if = (asked->found & 1U) != 0; /* the first field, if_round */
+    if (asked->segments > asked->total)
+        return call_refuse(request, "There cannot be more segments than units.");
+    return send_with_key(request, call, reset);
 }
 
 /* ---- restock ---- */
 
 static void restock(struct call_worker *worker, struct request *request)
 {
-    struct ledger_sale sale;
-    const char *sku = request->call.sku;
-    enum stock_admin_result result =
-        stock_restock(worker->stock, sku, request->call.total, request->call.key,
-                      call_lock_wait_ms(worker, request), &sale);
-    stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result_level(result == STOCK_ADMIN_OK), "restock",
-              "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
-              request->call.key[0] ? request->call.key : "none", result_name(result),
-              call_address(request), TRACE_LOG(&request->trace));
-    if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
-    else if (result == STOCK_ADMIN_KEY_REUSED)
-        answer_detail(&request->answer, PROBLEM_KEY_REUSED,
-                      "Other units were added to this sale with this Idempotency-Key.");
-    else if (result == STOCK_ADMIN_KEY_OVER)
-        answer_detail(&request->answer, PROBLEM_KEY_REUSED,
-                      "This Idempotency-Key belongs to an earlier round of this sale.");
-    else
-        answer_failure(worker, request, result);
-    call_note_action(worker->service, request, "restock", "units=%u result=%s", request->call.total,
-                     result_name(result));
+    struct ledger_sale sale = {.round = 0};
+    const struct request_call *call = &request->call;
+    enum stock_admin_result result = stock_restock(worker->stock, call->sku, call->total, call->key,
+                                                   call_lock_wait_ms(worker, request), &sale);
+    stock_snapshot_changed(worker->service->stock_snapshots, call->sku);
+    answer_result(worker, request, result, sale_json(&sale));
+    call_end_action(result_level(result), "restock", worker->service, request, call->sku,
+                    "units=%u key=%s result=%s", call->total, call->key[0] ? call->key : "none",
+                    result_of(result)->name);
 }
 
 enum call_start call_sale_restock(struct request *request, const struct call *call)
 {
-    json_t *object = read_sale(request, call);
-    const char *detail = NULL;
-    if (!object)
-        return START_ANSWERED;
-    if (json_object_size(object) > 2)
-        detail = "There is a field other than sku and units.";
-    else if (!call_read_number(object, "units", 1, STOCK_TOTAL_MAX, &request->call.total))
-        detail = "units must be a whole number from 1 to 10000000.";
-    else
-        detail = call_read_key(call, request->call.key);
-    json_decref(object);
-    if (detail)
-        return call_refuse(request, detail);
-    return call_send_one(request, restock, true);
+    static const struct call_body body = {
+        .fields =
+            {
+                SKU_FIELD,
+                {"units", FIELD_NUMBER, offsetof(struct request_call, total),
+                 "units must be a whole number from 1 to 10000000.", .must = true, .min = 1,
+                 .max = STOCK_TOTAL_MAX},
+            },
+        .other = "There is a field other than sku and units.",
+    };
+    return call_read_body(request, call, &body, &request->call)
+               ? send_with_key(request, call, restock)
+               : START_ANSWERED;
 }
 
 /* ---- change ---- */
 
 static void change(struct call_worker *worker, struct request *request)
 {
-    struct ledger_sale sale;
-    const char *sku = request->call.sku;
-    enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
-    stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result_level(result == STOCK_ADMIN_OK), "change",
-              "sku=%s%s result=%s settings=%u address=%s%s", sku,
-              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
-              result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
-              call_address(request), TRACE_LOG(&request->trace));
-    if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
-    else
-        answer_failure(worker, request, result);
-    call_note_action(worker->service, request, "change", "%s result=%s",
-                     sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}) +
-                         1,
-                     result_name(result));
+    struct ledger_sale sale = {.round = 0};
+    const struct request_call *call = &request->call;
+    enum stock_admin_result result = stock_change(worker->stock, call->sku, &call->change, &sale);
+    stock_snapshot_changed(worker->service->stock_snapshots, call->sku);
+    answer_result(worker, request, result, sale_json(&sale));
+    call_end_action(result_level(result), "change", worker->service, request, call->sku,
+                    "%s result=%s settings=%u",
+                    sale_settings_log(&call->change, (char[SALE_SETTINGS_LOG_SIZE]){0}) + 1,
+                    result_of(result)->name, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
 }
 
 enum call_start call_sale_change(struct request *request, const struct call *call)
 {
-    if (!call_read_sku(request, call))
+    static const struct call_body body = {
+        .settings = true,
+        .other = "The fields must be some of starts_at, ends_at, per_user_limit, pay_within_s and "
+                 "paused.",
+    };
+    if (!call_read_sku(request, call) || !call_read_body(request, call, &body, &request->call))
         return START_ANSWERED;
-    json_t *object = call_read_object(request, call);
-    if (!object)
-        return START_ANSWERED;
-    const char *detail = sale_settings_read(object, &request->call.change);
-    size_t count = sale_settings_count(&request->call.change);
-    if (!detail && (count == 0 || json_object_size(object) > count))
-        detail = "The fields must be some of starts_at, ends_at, per_user_limit, pay_within_s and "
-                 "paused.";
-    json_decref(object);
-    if (detail)
-        return call_refuse(request, detail);
+    if (request->call.change.fields == 0)
+        return call_refuse(request, body.other);
     return call_send_one(request, change, true);
 }
 
@@ -333,17 +254,13 @@ static void retire(struct call_worker *worker, struct request *request)
     enum stock_admin_result result =
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker, request), &sale, &held);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result_level(result == STOCK_ADMIN_OK), "retire",
-              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s%s", sku,
-              result_name(result), sale.round, (unsigned long long)held.reserved,
-              (unsigned long long)held.paid, call_address(request), TRACE_LOG(&request->trace));
-    if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
-    else if (result == STOCK_ADMIN_IN_USE)
+    if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
     else
-        answer_failure(worker, request, result);
-    call_note_action(worker->service, request, "retire", "result=%s", result_name(result));
+        answer_result(worker, request, result, sale_json(&sale));
+    call_end_action(result_level(result), "retire", worker->service, request, sku,
+                    "result=%s round=%u reserved=%llu paid=%llu", result_of(result)->name,
+                    sale.round, (unsigned long long)held.reserved, (unsigned long long)held.paid);
 }
 
 enum call_start call_sale_retire(struct request *request, const struct call *call)
@@ -381,31 +298,24 @@ static void reconcile(struct call_worker *worker, struct request *request)
     struct stock_report *report = malloc(sizeof *report);
     if (!report)
         abort();
-    enum stock_admin_result result = stock_reconcile(worker->stock, request->call.sku,
-                                                     call_lock_wait_ms(worker, request), report);
-    log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
-              "sku=%s result=%s differences=%zu address=%s%s", request->call.sku,
-              result_name(result), report->difference_count, call_address(request),
-              TRACE_LOG(&request->trace));
-    if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, report_json(request->call.sku, report));
-    else
-        answer_failure(worker, request, result);
-    call_note_action(worker->service, request, "reconcile",
-                     "differences=%zu repaired=%zu result=%s",
-                     result == STOCK_ADMIN_OK ? report->difference_count : 0,
-                     result == STOCK_ADMIN_OK ? (size_t)report->repaired : 0, result_name(result));
+    const char *sku = request->call.sku;
+    enum stock_admin_result result =
+        stock_reconcile(worker->stock, sku, call_lock_wait_ms(worker, request), report);
+    bool done = result == STOCK_ADMIN_OK;
+    answer_result(worker, request, result, done ? report_json(sku, report) : NULL);
+    call_end_action(result_level(result), "reconcile", worker->service, request, sku,
+                    "result=%s differences=%zu repaired=%zu", result_of(result)->name,
+                    done ? report->difference_count : 0, done ? report->repaired : 0);
     free(report);
 }
 
 enum call_start call_sale_reconcile(struct request *request, const struct call *call)
 {
-    json_t *object = read_sale(request, call);
-    if (!object)
-        return START_ANSWERED;
-    size_t members = json_object_size(object);
-    json_decref(object);
-    if (members > 1)
-        return call_refuse(request, "There is a field other than sku.");
-    return call_send_one(request, reconcile, true);
+    static const struct call_body body = {
+        .fields = {SKU_FIELD},
+        .other = "There is a field other than sku.",
+    };
+    return call_read_body(request, call, &body, &request->call)
+               ? call_send_one(request, reconcile, true)
+               : START_ANSWERED;
 }

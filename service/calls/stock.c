@@ -5,14 +5,11 @@
 #include "service/calls/calls.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "service/calls/call.h"
-#include "service/calls/sale_settings.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "service/calls/sale_settings.h"
+#include "service/calls/calls.h"
 #include "sql/ledger/ledger.h"
 
 enum { ROUNDS = 200000, TEXT_MAX = 96 };
@@ -19,14 +19,13 @@ enum { ROUNDS = 200000, TEXT_MAX = 96 };
 static const int64_t FIRST_MS = INT64_C(946684800000);
 static const int64_t LAST_MS = INT64_C(253402300799999);
 
-/* Reads a copy of exactly its length, so that a sanitizer finds a read past its end. */
+/* Reads a copy that ends with the NUL, so that a sanitizer finds a read past its end. */
 static bool parse(const char *text, size_t length, int64_t *ms_out)
 {
-    char *copy = malloc(length + (length == 0));
+    char *copy = strndup(text, length);
     assert_non_null(copy);
-    memcpy(copy, text, length);
     *ms_out = -1;
-    bool good = sale_time_parse(copy, length, ms_out);
+    bool good = sale_time_parse(copy, ms_out);
     free(copy);
     return good;
 }
@@ -202,7 +201,7 @@ static void test_moments_beyond_the_bounds_are_refused_at_every_offset(void **st
 static void test_mutants_are_refused_or_moments(void **state)
 {
     (void)state;
-    static const char bytes[] = "0123456789-+:.TtZz \0\xff,60";
+    static const char bytes[] = "0123456789-+:.TtZz \xff,60";
     srandom(3);
     for (int i = 0; i < ROUNDS; i++) {
         char text[TEXT_MAX];
@@ -217,7 +216,6 @@ static void test_mutants_are_refused_or_moments(void **state)
             continue;
         assert_in_range(read, FIRST_MS, LAST_MS);
         assert_true(length >= strlen("2026-11-20T21:30:00Z"));
-        assert_null(memchr(text, '\0', length));
     }
 }
 

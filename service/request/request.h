@@ -150,7 +150,8 @@ struct request_call {
     uint64_t order_id;
     uint32_t total; /* units */
     uint32_t segments;
-    bool only_if; /* of a reset: only if the sale is in the round if_round */
+    unsigned found; /* bits of the fields that its body has, see call_read_body */
+    bool only_if;   /* of a reset: only if the sale is in the round if_round */
     uint32_t if_round;
     bool end_round;
     struct stock_change change;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/sale_settings.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
 
