@@ -136,7 +136,7 @@ ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
-headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h openapi.h web_files.h ctl_completion.h)
+headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h web_files.h ctl_completion.h)
 
 LOCK_VERSION := 1.0.0
 
@@ -401,12 +401,6 @@ $(gen)/sql_migrations.h: $(sort $(wildcard sql/migrations/*.sql))
 	    echo "    {\"$$(basename $$f .sql)\","; $(c_string) $$f; echo '    },'; \
 	done; echo '};'; } >$@
 
-$(gen)/openapi.h: service/openapi.json
-	$(call say,EMBED,$@)
-	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,$<); \
-	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
-
 $(gen)/ctl_completion.h: ctl/completion/bash ctl/completion/zsh
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
@@ -417,15 +411,20 @@ $(gen)/ctl_completion.h: ctl/completion/bash ctl/completion/zsh
 # The pages' curves are drawn by dygraphs, of Debian's libjs-dygraphs (2.2.1 in Debian 12).
 DYGRAPHS ?= /usr/share/javascript/dygraphs
 
-# Without the mark of trigraphs, ??; service/web/demo.html becomes web_demo_html and web_demo_html_etag; names are without their folders.
-$(gen)/web_files.h: $(sort $(wildcard $(foreach k,html css js svg,service/web/*.$k))) $(DYGRAPHS)/dygraph.min.js
+# Without the mark of trigraphs, ??; names are without their folders. WEB_FILES are the rows of the table in service/calls/web.c.
+$(gen)/web_files.h: $(sort $(wildcard $(foreach k,html css js svg,service/web/*.$k))) $(DYGRAPHS)/dygraph.min.js service/openapi.json
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the pages in service/web/ and dygraphs); set -e; for f in $^; do \
-	    n=web_$$(basename $$f | tr -c 'A-Za-z0-9\n' _); \
+	$(Q){ $(call made_of,the pages in service/web/$(comma) dygraphs and service/openapi.json); set -e; rows=; for f in $(filter-out Makefile,$^); do \
+	    name=$$(basename $$f); n=web_$$(echo $$name | tr -c 'A-Za-z0-9\n' _); \
+	    case $$name in dashboard.html | demo.html) path=/$${name%.html};; demo.*) path=/demo/$$name;; openapi.json) path=/$$name;; \
+	        dygraph.min.js) path=/dashboard/dygraph.js;; *) path=/dashboard/$$name;; esac; \
+	    case $$name in *.json) kind=application/json;; *.js) kind='text/javascript; charset=utf-8';; \
+	        *.svg) kind='image/svg+xml; charset=utf-8';; *) kind="text/$${name##*.}; charset=utf-8";; esac; \
 	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
 	    echo "static const char $${n}_etag[] = \"\\\"$$(sha1sum <$$f | cut -c 1-16)\\\"\";"; \
-	done; } >$@
+	    rows="$$rows {\"$$path\", \"$$kind\", $${n}_etag, $$n, sizeof $$n - 1},"; \
+	done; echo "#define WEB_FILES $$rows"; } >$@
 
 # --- Commands: each a program that make runs without a shell between, for signals to reach it ------
 

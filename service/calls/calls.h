@@ -96,13 +96,12 @@ enum call_start call_ops_healthz(struct request *request, const struct call *cal
 enum call_start call_ops_servingz(struct request *request, const struct call *call);
 enum call_start call_ops_readyz(struct request *request, const struct call *call);
 enum call_start call_ops_metrics(struct request *request, const struct call *call);
-enum call_start call_ops_openapi(struct request *request, const struct call *call);
 enum call_start call_live_get(struct request *request, const struct call *call);
 enum call_start call_live_actions(struct request *request, const struct call *call);
 
 /* ---- files ---- */
 
-/* The file that the table in web.c has for the path of the call: 304 to a client that has it
+/* The file that web_files.h has for the path of the call: 304 to a client that has it
  * already, 404 where no file has this path. The demo's files exist with the option demo only. */
 enum call_start call_web_file(struct request *request, const struct call *call);
 enum call_start call_web_demo(struct request *request, const struct call *call);

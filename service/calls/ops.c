@@ -4,10 +4,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "openapi.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live.h"
 #include "service/metrics/metrics.h"
@@ -61,13 +59,12 @@ enum call_start call_ops_readyz(struct request *request, const struct call *call
 /* why_shared: a page costs as much as several orders. The first pages of each PAGE_MS are made for
  * their requests, as long as they are not long together; those who ask beyond that, a crowd, share
  * the last of them. */
-enum { PAGE_MS = 100, PAGES_MAX = 16, PAGES_BYTES_MAX = 512 * 1024 };
+enum { PAGE_MS = 100, PAGES_BYTES_MAX = 512 * 1024 };
 
 static struct {
     pthread_mutex_t mutex;
     int64_t since_ns; /* when the present PAGE_MS began */
-    int pages;        /* made since */
-    size_t bytes;     /* of these */
+    size_t bytes;     /* of the pages made since */
     struct prepared *last;
 } metrics_page = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -85,64 +82,27 @@ static struct prepared *make_metrics_page(struct service *service, int64_t now_n
     return prepared_new(METRICS_CONTENT_TYPE, "no-store", text, length);
 }
 
-/* A hold of the last page; NULL: the request is to have one of its own. */
-static struct prepared *find_metrics_page(int64_t now_ns)
-{
-    struct prepared *page = NULL;
-    pthread_mutex_lock(&metrics_page.mutex);
-    if (now_ns - metrics_page.since_ns >= PAGE_MS * CLOCK_NS_PER_MS) {
-        metrics_page.since_ns = now_ns;
-        metrics_page.pages = 0;
-        metrics_page.bytes = 0;
-    }
-    if (metrics_page.last &&
-        (metrics_page.pages >= PAGES_MAX || metrics_page.bytes >= PAGES_BYTES_MAX))
-        page = prepared_hold(metrics_page.last);
-    else
-        metrics_page.pages++;
-    pthread_mutex_unlock(&metrics_page.mutex);
-    return page;
-}
-
-static void keep_metrics_page(struct prepared *page)
-{
-    pthread_mutex_lock(&metrics_page.mutex);
-    struct prepared *before = metrics_page.last;
-    metrics_page.last = prepared_hold(page);
-    metrics_page.bytes += prepared_size(page);
-    pthread_mutex_unlock(&metrics_page.mutex);
-    prepared_release(&before);
-}
-
 enum call_start call_ops_metrics(struct request *request, const struct call *call)
 {
-    struct prepared *page = find_metrics_page(call->now_ns);
+    struct prepared *page = NULL, *before = NULL;
+    pthread_mutex_lock(&metrics_page.mutex);
+    if (call->now_ns - metrics_page.since_ns >= PAGE_MS * CLOCK_NS_PER_MS) {
+        metrics_page.since_ns = call->now_ns;
+        metrics_page.bytes = 0;
+    }
+    if (metrics_page.last && metrics_page.bytes >= PAGES_BYTES_MAX)
+        page = prepared_hold(metrics_page.last);
+    pthread_mutex_unlock(&metrics_page.mutex);
     if (!page) {
         page = make_metrics_page(call->service, call->now_ns);
-        keep_metrics_page(page);
+        pthread_mutex_lock(&metrics_page.mutex);
+        before = metrics_page.last;
+        metrics_page.last = prepared_hold(page);
+        metrics_page.bytes += prepared_size(page);
+        pthread_mutex_unlock(&metrics_page.mutex);
     }
+    prepared_release(&before);
     answer_prepared(&request->answer, page);
-    return START_ANSWERED;
-}
-
-/* The description is long, and nobody has shown a token: all requests share one answer, which lives
- * as long as the process. */
-static struct prepared *openapi;
-static pthread_once_t openapi_once = PTHREAD_ONCE_INIT;
-
-static void prepare_openapi(void)
-{
-    char *text = strdup(openapi_json);
-    if (!text)
-        abort();
-    openapi = prepared_new("application/json", "no-cache", text, sizeof openapi_json - 1);
-}
-
-enum call_start call_ops_openapi(struct request *request, const struct call *call)
-{
-    (void)call;
-    pthread_once(&openapi_once, prepare_openapi);
-    answer_prepared(&request->answer, prepared_hold(openapi));
     return START_ANSWERED;
 }
 

@@ -21,7 +21,6 @@
  * for a second, the shortest time that the header can say, which takes the crowd off the shop. */
 static const char page_caching[] = "public, max-age=0, s-maxage=1";
 static const char exact_caching[] = "no-store";
-static const char content_type[] = "application/json";
 
 /* ---- the text ---- */
 
@@ -80,6 +79,7 @@ static char *stock_text(const struct ledger_sale *sale, const struct ledger_segm
 /* The requests that wait for the same statement, sorted by sku. */
 struct reading {
     struct service *service;
+    bool exact; /* the one request's own: its answer is no snapshot for others */
     int64_t asked_ns;
     int64_t asked_ms; /* UTC */
     size_t count;     /* of different skus */
@@ -106,7 +106,8 @@ static void prepare(const struct ledger_sale *sale, const struct ledger_segment 
         if (strcmp(reading->skus[i], sale->sku) != 0)
             continue;
         char *text = stock_text(sale, rows, count, reading->asked_ms, &length);
-        reading->answers[i] = prepared_new(content_type, page_caching, text, length);
+        reading->answers[i] = prepared_new(
+            "application/json", reading->exact ? exact_caching : page_caching, text, length);
     }
 }
 
@@ -132,7 +133,8 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
 {
     reading->asked_ns = clock_now_ns();
     reading->asked_ms = synced_clock_ms(&reading->service->clock);
-    metrics_add(METRIC_STOCK_READS, reading->count);
+    if (!reading->exact)
+        metrics_add(METRIC_STOCK_READS, reading->count);
     enum ledger_result result = ledger_stock_find(stock_ledger(worker->stock), reading->skus,
                                                   reading->count, prepare, reading);
     reading->damaged = result == LEDGER_DAMAGED;
@@ -143,10 +145,10 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
     }
     answer_all(reading, requests, count);
     for (size_t i = 0; i < reading->count; i++) {
-        if (!reading->answers[i] && reading->damaged)
-            continue;
-        stock_snapshot_keep(reading->service->stock_snapshots, reading->skus[i],
-                            reading->changes[i], reading->asked_ns, reading->answers[i]);
+        bool known = reading->answers[i] || !reading->damaged;
+        if (known && !reading->exact)
+            stock_snapshot_keep(reading->service->stock_snapshots, reading->skus[i],
+                                reading->changes[i], reading->asked_ns, reading->answers[i]);
         prepared_release(&reading->answers[i]);
     }
 }
@@ -157,29 +159,17 @@ static int by_sku(const void *a, const void *b)
     return strcmp((*first)->call.sku, (*second)->call.sku);
 }
 
-/* The requests that came later than the first one for a sku may find that it was answered. */
-static size_t answer_from_memory(struct service *service, struct request **requests, size_t count,
-                                 struct request **due_out)
+/* Answers the request from memory, if its sku need not be asked of the ledger. */
+static bool answer_from_memory(struct service *service, struct request *request, bool worker)
 {
-    int64_t now_ns = clock_now_ns();
-    size_t due = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct request *request = requests[i];
-        struct prepared *held = NULL;
-        switch (
-            stock_snapshot_recheck(service->stock_snapshots, request->call.sku, now_ns, &held)) {
-        case STOCK_SNAPSHOT_FOUND:
-            answer_prepared(&request->answer, held);
-            break;
-        case STOCK_SNAPSHOT_NO_SALE:
-            answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-            break;
-        case STOCK_SNAPSHOT_DUE:
-            due_out[due++] = request;
-            break;
-        }
-    }
-    return due;
+    struct prepared *held = NULL;
+    enum stock_snapshot_result result = stock_snapshot_find(
+        service->stock_snapshots, request->call.sku, clock_now_ns(), worker, &held);
+    if (result == STOCK_SNAPSHOT_FOUND)
+        answer_prepared(&request->answer, held);
+    else if (result == STOCK_SNAPSHOT_NO_SALE)
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+    return result != STOCK_SNAPSHOT_DUE;
 }
 
 /* All look-ups of a process go through one worker, so a sku is read once however many wait. */
@@ -187,11 +177,14 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 {
     struct request *due[CALL_BATCH_MAX];
     struct reading reading = {.service = worker->service};
-    size_t from = 0;
+    size_t from = 0, left = 0;
     assert(count <= CALL_BATCH_MAX);
-    count = answer_from_memory(worker->service, requests, count, due);
-    qsort(due, count, sizeof due[0], by_sku);
-    for (size_t i = 0; i < count; i++) {
+    /* Requests that came later than the first one for a sku may find that it was answered. */
+    for (size_t i = 0; i < count; i++)
+        if (!answer_from_memory(worker->service, requests[i], true))
+            due[left++] = requests[i];
+    qsort(due, left, sizeof due[0], by_sku);
+    for (size_t i = 0; i < left; i++) {
         if (i > from && strcmp(due[i - 1]->call.sku, due[i]->call.sku) == 0)
             continue;
         if (reading.count == LEDGER_STOCK_SKUS_MAX) {
@@ -201,40 +194,16 @@ static void work_get(struct call_worker *worker, struct request **requests, size
         }
         add_sku(&reading, due[i]->call.sku);
     }
-    if (count > 0)
-        read_anew(worker, &reading, due + from, count - from);
-}
-
-/* ---- the exact answer ---- */
-
-struct exact {
-    struct answer *answer;
-    int64_t asked_ms; /* UTC */
-    bool found;
-};
-
-static void answer_exact(const struct ledger_sale *sale, const struct ledger_segment *rows,
-                         size_t count, void *context)
-{
-    struct exact *exact = context;
-    size_t length = 0;
-    char *text = stock_text(sale, rows, count, exact->asked_ms, &length);
-    exact->found = true;
-    answer_text(exact->answer, 200, content_type, text, length);
-    exact->answer->cache_control = exact_caching;
+    if (left > 0)
+        read_anew(worker, &reading, due + from, left - from);
 }
 
 static void work_get_exact(struct call_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct exact exact = {.answer = &requests[i]->answer,
-                              .asked_ms = synced_clock_ms(&worker->service->clock)};
-        const char *sku = requests[i]->call.sku;
-        if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
-            LEDGER_OK)
-            answer_problem(exact.answer, faults_problem(worker->stock));
-        else if (!exact.found)
-            answer_problem(exact.answer, PROBLEM_UNKNOWN_SKU);
+        struct reading reading = {.service = worker->service, .exact = true};
+        add_sku(&reading, requests[i]->call.sku);
+        read_anew(worker, &reading, requests + i, 1);
     }
 }
 
@@ -242,20 +211,9 @@ static void work_get_exact(struct call_worker *worker, struct request **requests
 
 enum call_start call_stock_get(struct request *request, const struct call *call)
 {
-    struct prepared *held = NULL;
-    if (!call_read_sku(request, call))
+    if (!call_read_sku(request, call) || answer_from_memory(call->service, request, false))
         return START_ANSWERED;
-    switch (stock_snapshot_find(call->service->stock_snapshots, request->call.sku, clock_now_ns(),
-                                &held)) {
-    case STOCK_SNAPSHOT_FOUND:
-        answer_prepared(&request->answer, held);
-        return START_ANSWERED;
-    case STOCK_SNAPSHOT_NO_SALE:
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-        return START_ANSWERED;
-    default:
-        return call_send(request, work_get, false);
-    }
+    return call_send(request, work_get, false);
 }
 
 enum call_start call_stock_get_exact(struct request *request, const struct call *call)

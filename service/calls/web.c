@@ -1,4 +1,5 @@
-/* The pages for browsers, whose files are part of the program (service/web/). */
+/* The pages for browsers and the description of the interface, whose files are part of the program
+ * (service/web/, service/openapi.json). */
 #include "service/calls/calls.h"
 
 #include <pthread.h>
@@ -13,47 +14,13 @@
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "                \
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-struct file {
+/* web_files.h has a row for each file; which class of calls a path belongs to, its route says. */
+static const struct file {
     const char *path;
     const char *content_type;
     const char *etag, *text;
     size_t length;
-};
-
-#define HTML "text/html; charset=utf-8"
-#define CSS "text/css; charset=utf-8"
-#define JS "text/javascript; charset=utf-8"
-#define SVG "image/svg+xml; charset=utf-8"
-#define FILE_TEXT(name) web_##name##_etag, web_##name, sizeof web_##name - 1
-
-/* Which class of calls a path belongs to, its route says. */
-static const struct file files[] = {
-    {"/dashboard", HTML, FILE_TEXT(dashboard_html)},
-    {"/dashboard/dashboard.css", CSS, FILE_TEXT(dashboard_css)},
-    {"/dashboard/dashboard.js", JS, FILE_TEXT(dashboard_js)},
-    {"/dashboard/actions.js", JS, FILE_TEXT(actions_js)},
-    {"/dashboard/admin.js", JS, FILE_TEXT(admin_js)},
-    {"/dashboard/alarm_view.js", JS, FILE_TEXT(alarm_view_js)},
-    {"/dashboard/alarms.js", JS, FILE_TEXT(alarms_js)},
-    {"/dashboard/charts.js", JS, FILE_TEXT(charts_js)},
-    {"/dashboard/daemons.js", JS, FILE_TEXT(daemons_js)},
-    {"/dashboard/dialog.js", JS, FILE_TEXT(dialog_js)},
-    {"/dashboard/dom.js", JS, FILE_TEXT(dom_js)},
-    {"/dashboard/feed.js", JS, FILE_TEXT(feed_js)},
-    {"/dashboard/figures.js", JS, FILE_TEXT(figures_js)},
-    {"/dashboard/form.js", JS, FILE_TEXT(form_js)},
-    {"/dashboard/format.js", JS, FILE_TEXT(format_js)},
-    {"/dashboard/history.js", JS, FILE_TEXT(history_js)},
-    {"/dashboard/journal.js", JS, FILE_TEXT(journal_js)},
-    {"/dashboard/perform.js", JS, FILE_TEXT(perform_js)},
-    {"/dashboard/sales.js", JS, FILE_TEXT(sales_js)},
-    {"/dashboard/theme.js", JS, FILE_TEXT(theme_js)},
-    {"/dashboard/icon.svg", SVG, FILE_TEXT(icon_svg)},
-    {"/dashboard/dygraph.js", JS, FILE_TEXT(dygraph_min_js)},
-    {"/demo", HTML, FILE_TEXT(demo_html)},
-    {"/demo/demo.css", CSS, FILE_TEXT(demo_css)},
-    {"/demo/demo.js", JS, FILE_TEXT(demo_js)},
-};
+} files[] = {WEB_FILES};
 
 enum { FILES = sizeof files / sizeof *files };
 

@@ -271,10 +271,7 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
     struct MHD_Response *response =
         response_new(text, length, copy, answer->content_type, thread->closing);
     add_retry_after(response, answer->retry_after_s);
-    if (answer->cache_control)
-        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
-    else
-        add_no_store(response);
+    add_no_store(response);
     if (answer->new_order_id != 0)
         add_location(response, answer->new_order_id);
     if (answer->limit > 0) {

@@ -39,7 +39,7 @@ static const struct route routes[] = {
     {"GET", "/dashboard/{file}", true, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
     {"GET", "/demo", false, ROUTE_BUYER, false, CALL_LOOKUP, call_web_demo},
     {"GET", "/demo/{file}", true, ROUTE_BUYER, false, CALL_LOOKUP, call_web_demo},
-    {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
+    {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_web_file},
 };
 
 /* Without a {name} the whole path is fixed, and the tail is what follows it. */

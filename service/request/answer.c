@@ -149,7 +149,6 @@ void answer_clear(struct answer *answer)
     answer->text = NULL;
     answer->length = 0;
     answer->status = 0;
-    answer->cache_control = NULL;
     answer->new_order_id = 0;
     answer->retry_after_s = 0;
     answer->limit = 0;

@@ -101,10 +101,9 @@ struct answer {
     const char *content_type; /* a constant text */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
-    const char *cache_control; /* a constant text; NULL: no such header */
-    uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
-    unsigned retry_after_s;    /* 0: no such header */
-    unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
+    uint64_t new_order_id;  /* for Location, of a new order; 0: no such header */
+    unsigned retry_after_s; /* 0: no such header */
+    unsigned limit;         /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;
     char inline_text[ANSWER_INLINE_MAX];
 };

@@ -83,30 +83,25 @@ void faults_log_recoveries(const struct stock *stock, uint64_t *seen)
     *seen = now;
 }
 
-void faults_log_calls(struct ledger *ledger, const char *event, size_t calls, const char *effect,
-                      const struct trace *example)
+static void log_and_forget(struct fault *fault, enum stock_server server, const char *place,
+                           const char *event, const char *effect)
 {
-    log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), calls, effect,
-              example);
+    log_fault(event, names[server], place, fault, 0, effect, NULL);
+    fault_clear(fault);
 }
 
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect)
 {
-    log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), 0, effect,
-              NULL);
-    fault_clear(ledger_fault(ledger));
-}
-
-void faults_log_damage(struct ledger *ledger)
-{
-    if (!ledger_fault(ledger)->damaged)
-        return;
-    faults_log_calls(ledger, NULL, 0, NULL, NULL); /* its event and effect are those of damage */
-    fault_clear(ledger_fault(ledger));
+    log_and_forget(ledger_fault(ledger), STOCK_LEDGER, ledger_place(ledger), event, effect);
 }
 
 void faults_log_redis(struct redis *redis, const char *event, const char *effect)
 {
-    log_fault(event, names[STOCK_REDIS], redis_place(redis), redis_fault(redis), 0, effect, NULL);
-    fault_clear(redis_fault(redis));
+    log_and_forget(redis_fault(redis), STOCK_REDIS, redis_place(redis), event, effect);
+}
+
+void faults_log_damage(struct ledger *ledger)
+{
+    if (ledger_fault(ledger)->damaged)
+        faults_log_ledger(ledger, NULL, NULL); /* its event and effect are those of damage */
 }

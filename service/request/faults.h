@@ -30,12 +30,8 @@ void faults_log(struct stock *stock, const char *event, size_t calls, const char
 /* Logs that segments were set again from the ledger since `seen`, and moves `seen` on. */
 void faults_log_recoveries(const struct stock *stock, uint64_t *seen);
 
-/* The same as faults_log for one more ledger of the thread, at which something failed. */
-void faults_log_calls(struct ledger *ledger, const char *event, size_t calls, const char *effect,
-                      const struct trace *example);
-
-/* The same as faults_log for a thread that has no stock, then forgets the failures: of its ledger,
- * or of its Redis. */
+/* As faults_log for a thread that has no stock: logs what failed at its ledger, or at its Redis, and
+ * forgets it. */
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect);
 void faults_log_redis(struct redis *redis, const char *event, const char *effect);
 

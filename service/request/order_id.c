@@ -102,11 +102,6 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_o
     return id;
 }
 
-uint64_t order_id_time_ms(uint64_t id)
-{
-    return (id >> TIME_SHIFT) + ORDER_ID_EPOCH_MS;
-}
-
 unsigned order_id_pod(uint64_t id)
 {
     return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_POD_MAX;

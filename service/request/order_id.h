@@ -79,9 +79,6 @@ uint64_t order_ids_next_ms(struct order_ids *ids);
  * ahead when the clock has stepped back, for as long as it had been ahead. */
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out);
 
-/* The Unix time in ms that the id carries: about when it was made, see above. */
-uint64_t order_id_time_ms(uint64_t id);
-
 /* The pod that the id names: that of its order, or, of an id that a version before made, any
  * number. */
 unsigned order_id_pod(uint64_t id);

@@ -100,31 +100,18 @@ static enum stock_snapshot_result answer_of(const struct place *place, struct pr
 }
 
 enum stock_snapshot_result stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku,
-                                               int64_t now_ns, struct prepared **held_out)
+                                               int64_t now_ns, bool worker,
+                                               struct prepared **held_out)
 {
     enum stock_snapshot_result result = STOCK_SNAPSHOT_DUE;
     pthread_mutex_lock(&snapshots->mutex);
     struct place *place = find(set_of(snapshots, sku), sku);
     int64_t age_ns = place ? now_ns - place->asked_ns : INT64_MAX;
-    if (age_ns >= STOCK_SNAPSHOT_AGE_MS_MAX * CLOCK_NS_PER_MS)
-        result = STOCK_SNAPSHOT_DUE;
-    else if (age_ns < STOCK_SNAPSHOT_FRESH_MS * CLOCK_NS_PER_MS || place->asked)
+    bool young = age_ns < STOCK_SNAPSHOT_AGE_MS_MAX * CLOCK_NS_PER_MS;
+    if (age_ns < STOCK_SNAPSHOT_FRESH_MS * CLOCK_NS_PER_MS || (young && place->asked && !worker))
         result = answer_of(place, held_out);
-    else
+    else if (young)
         place->asked = true;
-    pthread_mutex_unlock(&snapshots->mutex);
-    return result;
-}
-
-enum stock_snapshot_result stock_snapshot_recheck(struct stock_snapshots *snapshots,
-                                                  const char *sku, int64_t now_ns,
-                                                  struct prepared **held_out)
-{
-    enum stock_snapshot_result result = STOCK_SNAPSHOT_DUE;
-    pthread_mutex_lock(&snapshots->mutex);
-    const struct place *place = find(set_of(snapshots, sku), sku);
-    if (place && now_ns - place->asked_ns < STOCK_SNAPSHOT_FRESH_MS * CLOCK_NS_PER_MS)
-        result = answer_of(place, held_out);
     pthread_mutex_unlock(&snapshots->mutex);
     return result;
 }

@@ -13,6 +13,7 @@
 #ifndef SECKILL_SERVICE_REQUEST_STOCK_SNAPSHOT_H
 #define SECKILL_SERVICE_REQUEST_STOCK_SNAPSHOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,15 +40,12 @@ struct stock_snapshots *stock_snapshots_open(void);
 void stock_snapshots_close(struct stock_snapshots **snapshots);
 
 /* What is to be answered at `now_ns` (monotonic). With STOCK_SNAPSHOT_FOUND the caller gets a hold
- * of the answer. For HTTP threads: takes a mutex for a moment, and never waits for the ledger. */
+ * of the answer. `worker`: the caller asks the ledger, about a request that was due when it came: it
+ * still is, unless the snapshot was read anew since. Takes a mutex for a moment, and never waits for
+ * the ledger. Any thread. */
 enum stock_snapshot_result stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku,
-                                               int64_t now_ns, struct prepared **held_out);
-
-/* The same for the worker that asks the ledger, about a request that was due when it came: it still
- * is, unless the snapshot was read anew since. */
-enum stock_snapshot_result stock_snapshot_recheck(struct stock_snapshots *snapshots,
-                                                  const char *sku, int64_t now_ns,
-                                                  struct prepared **held_out);
+                                               int64_t now_ns, bool worker,
+                                               struct prepared **held_out);
 
 /* A count of changes to the sale, to be read before the ledger is asked. */
 uint64_t stock_snapshot_changes(struct stock_snapshots *snapshots, const char *sku);

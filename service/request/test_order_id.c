@@ -35,6 +35,12 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return result;
 }
 
+static uint64_t time_of(uint64_t id)
+{
+    return (id >> (ORDER_ID_NODE_BITS + ORDER_ID_POD_BITS + ORDER_ID_SEQUENCE_BITS)) +
+           ORDER_ID_EPOCH_MS;
+}
+
 static uint64_t sequence_of(uint64_t id)
 {
     return id & (ORDER_ID_RESERVE_MAX - 1);
@@ -76,12 +82,12 @@ static void test_id_holds_time_node_and_sequence(void **state)
     init(&ids, 1023, &now);
     uint64_t id = next_id(&ids);
     assert_int_equal(id, (UINT64_C(1000000) << 22) | (UINT64_C(1023) << 12));
-    assert_int_equal(order_id_time_ms(id), START_MS);
+    assert_int_equal(time_of(id), START_MS);
     assert_int_equal(node_of(id), 1023);
     assert_int_equal(next_id(&ids), id + 1);
     now++;
     uint64_t later = next_id(&ids);
-    assert_int_equal(order_id_time_ms(later), START_MS + 1);
+    assert_int_equal(time_of(later), START_MS + 1);
     assert_int_equal(sequence_of(later), 0);
 }
 
@@ -97,7 +103,7 @@ static void test_id_holds_its_pod(void **state)
         for (unsigned i = 0; i < ORDER_ID_RESERVE_MAX; i++) {
             assert_int_equal(order_id_pod(id + i), pod);
             assert_int_equal(node_of(id + i), 1023);
-            assert_int_equal(order_id_time_ms(id + i), START_MS);
+            assert_int_equal(time_of(id + i), START_MS);
         }
     }
 }
@@ -109,7 +115,7 @@ static void test_ids_are_greater_than_those_of_versions_before(void **state)
     uint64_t now = START_MS;
     struct order_ids ids;
     uint64_t last = (UINT64_C(1000000) << 22) | (UINT64_C(7) << 12) | 4095;
-    assert_int_equal(order_id_time_ms(last), START_MS);
+    assert_int_equal(time_of(last), START_MS);
     order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 7, START_MS + 1, ORDER_ID_LAST_MS); /* as the ledger grants it */
     assert_true(next_id(&ids) > last);
@@ -126,7 +132,7 @@ static void test_used_up_sequence_borrows_from_next_ms(void **state)
         uint64_t id = next_id(&ids);
         assert_true(id > last);
         assert_int_equal(node_of(id), 5);
-        assert_int_equal(order_id_time_ms(id), START_MS + i / ORDER_ID_RESERVE_MAX);
+        assert_int_equal(time_of(id), START_MS + i / ORDER_ID_RESERVE_MAX);
         last = id;
     }
     now += 1; /* the clock is still behind what was borrowed */
@@ -144,11 +150,11 @@ static void test_reserve_stays_in_one_ms(void **state)
     uint64_t fits = reserve(&ids, 56);
     assert_int_equal(fits, first + 200);
     uint64_t whole = reserve(&ids, ORDER_ID_RESERVE_MAX);
-    assert_int_equal(order_id_time_ms(whole), START_MS + 1);
+    assert_int_equal(time_of(whole), START_MS + 1);
     assert_int_equal(sequence_of(whole), 0);
     next_id(&ids);
     uint64_t moved = reserve(&ids, ORDER_ID_RESERVE_MAX);
-    assert_int_equal(order_id_time_ms(moved), START_MS + 3);
+    assert_int_equal(time_of(moved), START_MS + 3);
     assert_int_equal(sequence_of(moved), 0);
 }
 
@@ -189,7 +195,7 @@ static void test_system_clock_is_the_default(void **state)
     struct order_ids ids;
     init(&ids, 0, NULL);
     uint64_t before = (uint64_t)clock_wall_ms(); /* time() lags behind by a tick */
-    uint64_t made = order_id_time_ms(next_id(&ids));
+    uint64_t made = time_of(next_id(&ids));
     uint64_t after = (uint64_t)clock_wall_ms();
     assert_true(made >= before && made <= after);
 }
@@ -225,13 +231,13 @@ static void test_ids_stay_before_the_bound_of_the_lease(void **state)
     struct order_ids ids;
     order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 1, START_MS, START_MS + 2);
-    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
+    assert_int_equal(time_of(next_id(&ids)), START_MS);
     now = START_MS + 3600000; /* a clock that ran away is not followed, nor does it stop sales */
-    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
-    assert_int_equal(order_id_time_ms(reserve(&ids, ORDER_ID_RESERVE_MAX)), START_MS + 1);
+    assert_int_equal(time_of(next_id(&ids)), START_MS);
+    assert_int_equal(time_of(reserve(&ids, ORDER_ID_RESERVE_MAX)), START_MS + 1);
     assert_int_equal(next_id(&ids), 0);
     lease(&ids, 1, START_MS, now + 1000);
-    assert_int_equal(order_id_time_ms(next_id(&ids)), now);
+    assert_int_equal(time_of(next_id(&ids)), now);
 }
 
 static void test_lease_begins_behind_the_ids_of_the_last_holder(void **state)
@@ -241,11 +247,11 @@ static void test_lease_begins_behind_the_ids_of_the_last_holder(void **state)
     struct order_ids ids;
     order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 1, START_MS + 5000, START_MS + 9000);
-    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS + 5000);
+    assert_int_equal(time_of(next_id(&ids)), START_MS + 5000);
     order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 0, START_MS, START_MS + 9000);
     now += 3600000; /* before the first id */
-    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
+    assert_int_equal(time_of(next_id(&ids)), START_MS);
 }
 
 static void test_another_node_goes_on_with_greater_ids(void **state)
@@ -270,7 +276,7 @@ static void test_next_time_is_not_before_any_id(void **state)
     assert_int_equal(order_ids_next_ms(&ids), START_MS);
     uint64_t last = reserve(&ids, ORDER_ID_RESERVE_MAX) + ORDER_ID_RESERVE_MAX - 1;
     now -= 1000;
-    assert_true(order_ids_next_ms(&ids) > order_id_time_ms(last));
+    assert_true(order_ids_next_ms(&ids) > time_of(last));
 }
 
 enum { THREADS = 4, RESERVES = 2000 };
@@ -339,7 +345,7 @@ static void test_threads_never_share_an_id(void **state)
     }
     qsort(ranges, THREADS * RESERVES, sizeof ranges[0], compare_ranges);
     for (size_t i = 0; i < THREADS * RESERVES; i++) {
-        assert_int_equal(order_id_time_ms(ranges[i][0]), order_id_time_ms(ranges[i][1]));
+        assert_int_equal(time_of(ranges[i][0]), time_of(ranges[i][1]));
         if (i > 0)
             assert_true(ranges[i][0] > ranges[i - 1][1]);
     }

@@ -53,13 +53,10 @@ static void keep(const char *sku, int64_t asked_ns, size_t length)
 }
 
 /* The length of the answer that a request gets; 0: no such sale; -1: the ledger must be asked. */
-typedef enum stock_snapshot_result question(struct stock_snapshots *, const char *, int64_t,
-                                            struct prepared **);
-
-static long ask(question *ask_for, const char *sku, int64_t now_ns)
+static long ask(bool worker, const char *sku, int64_t now_ns)
 {
     struct prepared *held = NULL;
-    enum stock_snapshot_result result = ask_for(snapshots, sku, now_ns, &held);
+    enum stock_snapshot_result result = stock_snapshot_find(snapshots, sku, now_ns, worker, &held);
     assert_int_equal(held != NULL, result == STOCK_SNAPSHOT_FOUND);
     if (!held)
         return result == STOCK_SNAPSHOT_DUE ? -1 : 0;
@@ -72,12 +69,12 @@ static long ask(question *ask_for, const char *sku, int64_t now_ns)
 
 static long find(const char *sku, int64_t now_ns)
 {
-    return ask(stock_snapshot_find, sku, now_ns);
+    return ask(false, sku, now_ns);
 }
 
 static long recheck(const char *sku, int64_t now_ns)
 {
-    return ask(stock_snapshot_recheck, sku, now_ns);
+    return ask(true, sku, now_ns);
 }
 
 /* ---- age ---- */
@@ -243,7 +240,7 @@ static void *reader(void *context)
     (void)context;
     while (!atomic_load(&stopped)) {
         struct prepared *held = NULL;
-        if (stock_snapshot_find(snapshots, "a", NOW, &held) != STOCK_SNAPSHOT_FOUND)
+        if (stock_snapshot_find(snapshots, "a", NOW, false, &held) != STOCK_SNAPSHOT_FOUND)
             continue;
         struct prepared *again = prepared_hold(held);
         prepared_release(&held);
