@@ -70,17 +70,14 @@ enum call_start call_process_level_put(struct request *request, const struct cal
 
 /* ---- drain ---- */
 
-static const char *state_name(const struct service *service)
-{
-    return atomic_load(&service->phase) == SERVICE_SERVES ? "serving" : "draining";
-}
-
 static enum call_start answer_state(struct service *service, struct request *request)
 {
     struct drain_state drain = drain_state(&service->drain);
+    bool serves = atomic_load(&service->phase) == SERVICE_SERVES;
     json_t *left = drain.stops ? json_integer(drain.left_ms) : NULL;
-    answer_json(&request->answer, 200,
-                json_pack("{s:s,s:o*}", "status", state_name(service), "stops_in_ms", left));
+    answer_json(
+        &request->answer, 200,
+        json_pack("{s:s,s:o*}", "status", serves ? "serving" : "draining", "stops_in_ms", left));
     return START_ANSWERED;
 }
 

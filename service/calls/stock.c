@@ -162,14 +162,15 @@ static int by_sku(const void *a, const void *b)
 /* Answers the request from memory, if its sku need not be asked of the ledger. */
 static bool answer_from_memory(struct service *service, struct request *request, bool worker)
 {
-    struct prepared *held = NULL;
-    enum stock_snapshot_result result = stock_snapshot_find(
-        service->stock_snapshots, request->call.sku, clock_now_ns(), worker, &held);
-    if (result == STOCK_SNAPSHOT_FOUND)
+    struct prepared *held;
+    if (!stock_snapshot_find(service->stock_snapshots, request->call.sku, clock_now_ns(), worker,
+                             &held))
+        return false;
+    if (held)
         answer_prepared(&request->answer, held);
-    else if (result == STOCK_SNAPSHOT_NO_SALE)
+    else
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-    return result != STOCK_SNAPSHOT_DUE;
+    return true;
 }
 
 /* All look-ups of a process go through one worker, so a sku is read once however many wait. */

@@ -39,8 +39,8 @@ static void prepare_file(const struct file *file, size_t number)
         {"Content-Security-Policy", POLICY},  {"X-Content-Type-Options", "nosniff"},
         {"Referrer-Policy", "same-origin"}, /* with none, some browsers hide Origin from us, too */
     };
-    answers[number].whole = prepared_constant(200, headers, file->text, file->length);
-    answers[number].not_modified = prepared_constant(304, headers + 1, "", 0);
+    answers[number].whole = prepared_make(200, headers, file->text, file->length, false);
+    answers[number].not_modified = prepared_make(304, headers + 1, "", 0, false);
 }
 
 static void prepare_files(void)

@@ -9,13 +9,6 @@
 #include "service/metrics/metrics.h"
 #include "sql/orders/orders.h"
 
-static char *put(char *at, const char *text)
-{
-    size_t length = strlen(text);
-    memcpy(at, text, length);
-    return at + length;
-}
-
 /* Of printable ASCII, JSON escapes these two. */
 static char *put_escaped(char *at, const char *text)
 {
@@ -35,27 +28,27 @@ static char *put_escaped(char *at, const char *text)
  * and times need no JSON escapes: their alphabets have nothing to escape. */
 char *order_put(char *at, const struct order_text *order)
 {
-    at = put(at, "{\"order_id\":\"");
+    at = stpcpy(at, "{\"order_id\":\"");
     at = decimal_put(at, order->order_id);
-    at = put(at, "\",\"sku\":\"");
-    at = put(at, order->sku);
-    at = put(at, "\",\"round\":");
+    at = stpcpy(at, "\",\"sku\":\"");
+    at = stpcpy(at, order->sku);
+    at = stpcpy(at, "\",\"round\":");
     at = decimal_put(at, order->round);
-    at = put(at, ",\"user_id\":\"");
+    at = stpcpy(at, ",\"user_id\":\"");
     at = put_escaped(at, order->user_id);
-    at = put(at, "\",\"qty\":");
+    at = stpcpy(at, "\",\"qty\":");
     at = decimal_put(at, order->qty);
-    at = put(at, ",\"segment\":");
+    at = stpcpy(at, ",\"segment\":");
     at = decimal_put(at, order->segment);
-    at = put(at, ",\"status\":\"");
-    at = put(at, order->status);
-    at = put(at, "\",\"created_at\":\"");
-    at = put(at, order->created_at);
+    at = stpcpy(at, ",\"status\":\"");
+    at = stpcpy(at, order->status);
+    at = stpcpy(at, "\",\"created_at\":\"");
+    at = stpcpy(at, order->created_at);
     if (order->expires_at[0] != '\0') {
-        at = put(at, "\",\"expires_at\":\"");
-        at = put(at, order->expires_at);
+        at = stpcpy(at, "\",\"expires_at\":\"");
+        at = stpcpy(at, order->expires_at);
     }
-    return put(at, "\"}");
+    return stpcpy(at, "\"}");
 }
 
 /* An order fits into the answer itself: no allocation. */
@@ -63,7 +56,7 @@ static void answer_text_of(struct answer *answer, unsigned status, const struct 
 {
     static_assert((int)ORDER_TEXT_MAX <= (int)ANSWER_INLINE_MAX, "see answer_begin");
     char *text = answer_begin(answer, status, "application/json");
-    char *end = put(order_put(text, order), "\n");
+    char *end = stpcpy(order_put(text, order), "\n");
     answer->length = (size_t)(end - text);
     assert(answer->length <= ORDER_TEXT_MAX);
 }

@@ -27,11 +27,11 @@ struct order_text {
         .expires_at = (order)->expires_at,                                                         \
     }
 
-/* Bytes of an order's JSON and a newline at most: names, marks, numbers, a sku, a user id all
+/* Bytes of an order's JSON, a newline and a NUL at most: names, marks, numbers, a sku, a user id all
  * escaped, a status and two times. */
 enum { ORDER_TEXT_MAX = 576 };
 
-/* Writes the order as a JSON object and returns where it ends; no NUL. */
+/* Writes the order as a JSON object and a NUL, and returns where the object ends. */
 char *order_put(char *at, const struct order_text *order);
 
 /* The answer to an order that a worker or its HTTP thread has decided; counts it, and frees what

@@ -11,12 +11,6 @@
 #define TIME_SHIFT (ORDER_ID_NODE_BITS + NODE_SHIFT)
 #define DIGITS_MAX 19 /* of a number of 63 bits */
 
-static uint64_t system_clock_ms(void *context)
-{
-    (void)context;
-    return (uint64_t)clock_wall_ms();
-}
-
 static uint64_t since_epoch(uint64_t ms)
 {
     return ms > ORDER_ID_EPOCH_MS ? ms - ORDER_ID_EPOCH_MS : 0;
@@ -29,7 +23,7 @@ void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_c
     *ids = (struct order_ids){
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .pod = pod,
-        .clock = clock ? clock : system_clock_ms,
+        .clock = clock,
         .clock_context = clock_context,
     };
 }

@@ -52,7 +52,7 @@ struct order_ids {
     void *clock_context;
 };
 
-/* clock NULL: the system's clock. pod: 0..ORDER_ID_POD_MAX. The generator has no lease yet.
+/* pod: 0..ORDER_ID_POD_MAX. The generator has no lease yet.
  * Call before any other thread sees the generator, which holds nothing that would have to be
  * freed. */
 void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context,

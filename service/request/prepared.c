@@ -33,9 +33,9 @@ static struct MHD_Response *add_headers(const struct prepared *prepared,
     return response;
 }
 
-static struct prepared *make(unsigned status,
-                             const struct prepared_header headers[PREPARED_HEADERS_MAX],
-                             const char *text, size_t length, enum MHD_ResponseMemoryMode mode)
+struct prepared *prepared_make(unsigned status,
+                               const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                               const char *text, size_t length, bool owned)
 {
     struct prepared *prepared = calloc(1, sizeof *prepared);
     if (!prepared)
@@ -44,8 +44,10 @@ static struct prepared *make(unsigned status,
     memcpy(prepared->headers, headers, sizeof prepared->headers);
     prepared->text = text;
     prepared->length = length;
-    prepared->response = add_headers(
-        prepared, MHD_create_response_from_buffer(length, (void *)(uintptr_t)text, mode));
+    prepared->response =
+        add_headers(prepared, MHD_create_response_from_buffer(length, (void *)(uintptr_t)text,
+                                                              owned ? MHD_RESPMEM_MUST_FREE
+                                                                    : MHD_RESPMEM_PERSISTENT));
     atomic_init(&prepared->holds, 1);
     return prepared;
 }
@@ -57,14 +59,7 @@ struct prepared *prepared_new(const char *content_type, const char *cache_contro
         {MHD_HTTP_HEADER_CONTENT_TYPE, content_type},
         {MHD_HTTP_HEADER_CACHE_CONTROL, cache_control},
     };
-    return make(MHD_HTTP_OK, headers, text, length, MHD_RESPMEM_MUST_FREE);
-}
-
-struct prepared *prepared_constant(unsigned status,
-                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
-                                   const char *text, size_t length)
-{
-    return make(status, headers, text, length, MHD_RESPMEM_PERSISTENT);
+    return prepared_make(MHD_HTTP_OK, headers, text, length, true);
 }
 
 struct prepared *prepared_hold(struct prepared *prepared)

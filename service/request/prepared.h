@@ -2,16 +2,11 @@
 #ifndef SECKILL_SERVICE_REQUEST_PREPARED_H
 #define SECKILL_SERVICE_REQUEST_PREPARED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct MHD_Response;
 struct prepared;
-
-/* Prepares the answer 200 with `text`, which must be malloc'ed and belongs to the answer from now
- * on; `content_type` and `cache_control` are constant texts. The caller holds the answer. Any
- * thread; aborts without memory. */
-struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
-                              size_t length);
 
 enum { PREPARED_HEADERS_MAX = 8 };
 
@@ -20,11 +15,16 @@ struct prepared_header {
     const char *name, *value;
 };
 
-/* Prepares the answer `status` with a constant text and these headers, of which the first without a
- * name ends the list. The caller holds the answer. Any thread; aborts without memory. */
-struct prepared *prepared_constant(unsigned status,
-                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
-                                   const char *text, size_t length);
+/* Prepares the answer `status` with these headers, of which the first without a name ends the list.
+ * The text is constant, or it is `owned`: malloc'ed, and the answer's from now on. The caller holds
+ * the answer. Any thread; aborts without memory. */
+struct prepared *prepared_make(unsigned status,
+                               const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                               const char *text, size_t length, bool owned);
+
+/* The same for the answer 200 with a text of its own; the other two are constant texts. */
+struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
+                              size_t length);
 
 /* Holds the answer once more: it stays until every hold is released. Returns it. Any thread that
  * has a hold, or that keeps another thread from releasing the last one. */

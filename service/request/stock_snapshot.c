@@ -91,29 +91,20 @@ static void release(struct dropped *dropped)
 
 /* ---- asking ---- */
 
-static enum stock_snapshot_result answer_of(const struct place *place, struct prepared **held_out)
+bool stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku, int64_t now_ns,
+                         bool worker, struct prepared **held_out)
 {
-    if (!place->answer)
-        return STOCK_SNAPSHOT_NO_SALE;
-    *held_out = prepared_hold(place->answer);
-    return STOCK_SNAPSHOT_FOUND;
-}
-
-enum stock_snapshot_result stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku,
-                                               int64_t now_ns, bool worker,
-                                               struct prepared **held_out)
-{
-    enum stock_snapshot_result result = STOCK_SNAPSHOT_DUE;
     pthread_mutex_lock(&snapshots->mutex);
     struct place *place = find(set_of(snapshots, sku), sku);
     int64_t age_ns = place ? now_ns - place->asked_ns : INT64_MAX;
     bool young = age_ns < STOCK_SNAPSHOT_AGE_MS_MAX * CLOCK_NS_PER_MS;
-    if (age_ns < STOCK_SNAPSHOT_FRESH_MS * CLOCK_NS_PER_MS || (young && place->asked && !worker))
-        result = answer_of(place, held_out);
-    else if (young)
+    bool found =
+        age_ns < STOCK_SNAPSHOT_FRESH_MS * CLOCK_NS_PER_MS || (young && place->asked && !worker);
+    *held_out = found && place->answer ? prepared_hold(place->answer) : NULL;
+    if (young && !found)
         place->asked = true;
     pthread_mutex_unlock(&snapshots->mutex);
-    return result;
+    return found;
 }
 
 /* ---- keeping ---- */

@@ -29,23 +29,17 @@ enum {
 struct prepared;
 struct stock_snapshots;
 
-enum stock_snapshot_result {
-    STOCK_SNAPSHOT_FOUND,   /* the snapshot's answer */
-    STOCK_SNAPSHOT_NO_SALE, /* the ledger had no sale of this sku */
-    STOCK_SNAPSHOT_DUE,     /* the ledger must be asked */
-};
-
 /* One per process. Closing it releases its answers; NULL is fine. */
 struct stock_snapshots *stock_snapshots_open(void);
 void stock_snapshots_close(struct stock_snapshots **snapshots);
 
-/* What is to be answered at `now_ns` (monotonic). With STOCK_SNAPSHOT_FOUND the caller gets a hold
- * of the answer. `worker`: the caller asks the ledger, about a request that was due when it came: it
- * still is, unless the snapshot was read anew since. Takes a mutex for a moment, and never waits for
- * the ledger. Any thread. */
-enum stock_snapshot_result stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku,
-                                               int64_t now_ns, bool worker,
-                                               struct prepared **held_out);
+/* True when a request for the sku is answered from memory at `now_ns` (monotonic): the caller gets a
+ * hold of the answer, or NULL where the ledger had no such sale. False: the ledger must be asked.
+ * `worker`: the caller asks the ledger, about a request that was due when it came: it still is,
+ * unless the snapshot was read anew since. Takes a mutex for a moment, and never waits for the
+ * ledger. Any thread. */
+bool stock_snapshot_find(struct stock_snapshots *snapshots, const char *sku, int64_t now_ns,
+                         bool worker, struct prepared **held_out);
 
 /* A count of changes to the sale, to be read before the ledger is asked. */
 uint64_t stock_snapshot_changes(struct stock_snapshots *snapshots, const char *sku);

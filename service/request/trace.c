@@ -42,31 +42,20 @@ static void copy_id(char out[REQUEST_ID_SIZE], const char *text)
         memcpy(out, text, length + 1);
 }
 
-/* Whether `count` lower-case hexadecimal digits stand here. */
-static bool is_hex(const char *text, size_t count)
-{
-    return strspn(text, "0123456789abcdef") >= count;
-}
-
-static bool is_zero(const char *text, size_t count)
-{
-    return strspn(text, "0") >= count;
-}
-
-/* A version that is not known yet may have more parts behind those of 00; ff is no version. */
+/* Four parts of lower-case hexadecimal digits, of which the ids are not zero. A version that is not
+ * known yet may have more parts behind those of 00; ff is no version. */
 static bool is_traceparent(const char *text)
 {
-    size_t length = strnlen(text, TRACEPARENT_SIZE);
-    bool known = strncmp(text, "00-", TRACE_AT) == 0;
-    if (length < TRACEPARENT_SIZE - 1 || !is_hex(text, VERSION_DIGITS) ||
-        strncmp(text, "ff", VERSION_DIGITS) == 0)
-        return false;
-    char next = text[TRACEPARENT_SIZE - 1];
-    return (next == '\0' || (!known && next == '-')) && text[TRACE_AT - 1] == '-' &&
-           is_hex(text + TRACE_AT, TRACE_DIGITS) && !is_zero(text + TRACE_AT, TRACE_DIGITS) &&
-           text[SPAN_AT - 1] == '-' && is_hex(text + SPAN_AT, SPAN_DIGITS) &&
-           !is_zero(text + SPAN_AT, SPAN_DIGITS) && text[FLAGS_AT - 1] == '-' &&
-           is_hex(text + FLAGS_AT, FLAGS_DIGITS);
+    static const size_t digits[] = {VERSION_DIGITS, TRACE_DIGITS, SPAN_DIGITS, FLAGS_DIGITS};
+    const char *at = text;
+    for (size_t i = 0; i < 4; i++) {
+        if ((i > 0 && *at++ != '-') || strspn(at, "0123456789abcdef") != digits[i])
+            return false;
+        at += digits[i];
+    }
+    bool known = strncmp(text, "00", VERSION_DIGITS) == 0;
+    return (*at == '\0' || (!known && *at == '-')) && strncmp(text, "ff", VERSION_DIGITS) != 0 &&
+           strspn(text + TRACE_AT, "0") < TRACE_DIGITS && strspn(text + SPAN_AT, "0") < SPAN_DIGITS;
 }
 
 void trace_begin(struct trace *trace, const char *request_id, const char *traceparent)
