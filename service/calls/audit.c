@@ -170,27 +170,32 @@ static void audit_sale(struct call_worker *worker, struct request *request)
 
 /* ---- the handlers ---- */
 
-static const char other_parameter[] = "There is a query parameter that this call does not take.";
+#define OTHER_DETAIL "There is a query parameter that this call does not take."
 
 enum call_start call_audit_orders(struct request *request, const struct call *call)
 {
-    static const struct call_query known[QUERY_MAX] = {
-        {"after", call_query_after, "after must be an order id, as next gives it."},
-        {"sku", call_query_sku, CALL_SKU_DETAIL},
+    static const struct call_body query = {
+        .fields =
+            {
+                {"after", FIELD_TEXT, offsetof(struct request_call, after),
+                 "after must be an order id, as next gives it.", .copy = call_copy_order_id},
+                {"sku", FIELD_TEXT, offsetof(struct request_call, filter.sku),
+                 "sku must be " SKU_FORM, .copy = identifier_copy},
+            },
+        .other = OTHER_DETAIL,
     };
-    const char *detail = call_read_query(&request->call, call, known, other_parameter);
-    return detail ? call_refuse(request, detail) : call_send_one(request, audit_orders, false);
+    return call_read_query(request, call, &query) ? call_send_one(request, audit_orders, false)
+                                                  : START_ANSWERED;
 }
 
 enum call_start call_audit_sale(struct request *request, const struct call *call)
 {
-    static const struct call_query known[QUERY_MAX] = {
-        {"after", call_query_user, "after must be a user id, as next gives it."},
+    static const struct call_body query = {
+        .fields = {{"after", FIELD_TEXT, offsetof(struct request_call, filter.user_id),
+                    "after must be a user id, as next gives it.", .copy = user_id_copy}},
+        .other = OTHER_DETAIL,
     };
-    const char *detail = call_read_query(&request->call, call, known, other_parameter);
-    if (detail)
-        return call_refuse(request, detail);
-    if (!call_read_sku(request, call))
+    if (!call_read_query(request, call, &query) || !call_read_sku(request, call))
         return START_ANSWERED;
     return call_send_one(request, audit_sale, false);
 }

@@ -192,61 +192,52 @@ bool call_read_body(struct request *request, const struct call *call, const stru
 
 /* ---- queries ---- */
 
-bool call_query_after(struct request_call *asked, const char *value)
+bool call_copy_order_id(const char *text, size_t length, char *id_out)
 {
-    return order_id_parse(value, &asked->after);
+    uint64_t *id = (void *)id_out;
+    (void)length; /* of a text that ends in a NUL, and has none within */
+    return order_id_parse(text, id);
 }
 
-bool call_query_sku(struct request_call *asked, const char *value)
-{
-    return identifier_copy(value, strlen(value), asked->filter.sku);
-}
-
-bool call_query_user(struct request_call *asked, const char *value)
-{
-    return user_id_copy(value, strlen(value), asked->filter.user_id);
-}
-
-bool call_query_limit(struct request_call *asked, const char *value)
+bool call_copy_limit(const char *text, size_t length, char *limit_out)
 {
     enum { LIMIT_MAX = 1000 };
-    size_t length = strlen(value);
-    bool number = length > 0 && length <= 4 && strspn(value, "0123456789") == length;
-    long limit = number ? strtol(value, NULL, 10) : 0;
-    asked->limit = (uint32_t)limit;
-    return limit >= 1 && limit <= LIMIT_MAX;
+    uint32_t *limit = (void *)limit_out;
+    bool number = length > 0 && length <= 4 && strspn(text, "0123456789") == length;
+    *limit = number ? (uint32_t)strtoul(text, NULL, 10) : 0;
+    return *limit >= 1 && *limit <= LIMIT_MAX;
 }
 
-static const struct call_query *find_query(const struct call_query known[QUERY_MAX],
-                                           const char *name)
+/* A query as an object of texts. */
+static const char *read_parameters(const struct call *call, json_t *object)
 {
-    for (size_t i = 0; i < QUERY_MAX && known[i].name; i++)
-        if (strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-const char *call_read_query(struct request_call *asked, const struct call *call,
-                            const struct call_query known[QUERY_MAX], const char *other)
-{
-    enum { LIMIT = 100 }; /* rows on a page unless the client says otherwise */
-    bool seen[QUERY_MAX] = {false};
-    asked->filter = (struct ledger_filter){.sku = ""};
-    asked->sku[0] = '\0';
-    asked->after = 0;
-    asked->limit = LIMIT;
     if (call->parameter_count > PARAMETERS_MAX)
         return "There are too many query parameters.";
     for (size_t i = 0; i < call->parameter_count; i++) {
         const struct call_parameter *given = &call->parameters[i];
-        const struct call_query *query = find_query(known, given->name);
-        if (!query)
-            return other;
-        if (seen[query - known])
+        if (json_object_get(object, given->name))
             return "A query parameter comes twice.";
-        seen[query - known] = true;
-        if (!query->read(asked, given->value))
-            return query->detail;
+        if (json_object_set_new(object, given->name, json_string(given->value)) != 0)
+            return "A query parameter is not UTF-8.";
     }
     return NULL;
+}
+
+bool call_read_query(struct request *request, const struct call *call,
+                     const struct call_body *query)
+{
+    enum { LIMIT = 100 }; /* rows on a page unless the client says otherwise */
+    struct request_call *asked = &request->call;
+    json_t *object = json_object();
+    asked->filter = (struct ledger_filter){.sku = ""};
+    asked->sku[0] = '\0';
+    asked->after = 0;
+    asked->limit = LIMIT;
+    const char *detail = read_parameters(call, object);
+    if (!detail)
+        detail = read_members(object, query, asked, asked);
+    json_decref(object);
+    if (detail)
+        call_refuse(request, detail);
+    return !detail;
 }

@@ -149,14 +149,14 @@ bool call_read_sku(struct request *request, const struct call *call);
 
 /* What the value of a member may be, and what it is written to. */
 enum call_field_kind {
-    FIELD_TEXT,           /* char[], by `copy` */
+    FIELD_TEXT,           /* what `copy` makes of it, mostly char[] */
     FIELD_SWITCH,         /* bool */
     FIELD_NUMBER,         /* uint32_t: a whole number from min to max */
     FIELD_NUMBER_OR_NULL, /* the same; null is 0 */
     FIELD_TIME_OR_NULL,   /* int64_t: a time of RFC 3339 as ms since 1970; null is 0 */
 };
 
-/* A member that a body may have. */
+/* A member that a body may have, or a parameter of a query. */
 struct call_field {
     const char *name;
     enum call_field_kind kind;
@@ -169,7 +169,7 @@ struct call_field {
 
 enum { FIELDS_MAX = 5 }; /* members of one table */
 
-/* The members of a body, up to the first without a name. */
+/* The members of a body, or the parameters of a query, up to the first without a name. */
 struct call_body {
     struct call_field fields[FIELDS_MAX];
     bool settings;     /* it may also have the settings of a sale, for request->call.change */
@@ -191,28 +191,16 @@ const char *call_read_fields(const json_t *object, const struct call_field field
 bool call_read_body(struct request *request, const struct call *call, const struct call_body *body,
                     void *out);
 
-/* A query parameter that a call takes: reads its value into `asked`, or says what is wrong. */
-struct call_query {
-    const char *name;
-    bool (*read)(struct request_call *asked, const char *value);
-    const char *detail;
-};
-
-enum { QUERY_MAX = 4 }; /* parameters that one call takes */
-
 #define SKU_FORM "1 to 64 characters out of A-Z a-z 0-9 . _ : -"
-#define CALL_SKU_DETAIL "sku must be " SKU_FORM
 
-/* Readers of parameters: an order id to `after`, a sku and a user id to `filter`, a limit. */
-bool call_query_after(struct request_call *asked, const char *value);
-bool call_query_sku(struct request_call *asked, const char *value);
-bool call_query_user(struct request_call *asked, const char *value);
-bool call_query_limit(struct request_call *asked, const char *value);
+/* Reads the query, whose parameters are fields with texts, into request->call. False when it is
+ * wrong: then the request is answered. */
+bool call_read_query(struct request *request, const struct call *call,
+                     const struct call_body *query);
 
-/* Reads the query, of which `known` says what it may have, up to the first row without a name, and
- * `other` refuses a parameter that it may not have. NULL, or what is wrong with the query. */
-const char *call_read_query(struct request_call *asked, const struct call *call,
-                            const struct call_query known[QUERY_MAX], const char *other);
+/* For fields of a query: copy the id of an order, uint64_t, and the rows of a page, uint32_t. */
+bool call_copy_order_id(const char *text, size_t length, char *id_out);
+bool call_copy_limit(const char *text, size_t length, char *limit_out);
 
 /* ---- the same: settings of a sale ---- */
 

@@ -17,26 +17,28 @@ enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the fil
 
 /* ---- what is asked for ---- */
 
-static bool read_status(struct request_call *asked, const char *value)
+static bool copy_status(const char *text, size_t length, char *status_out)
 {
-    bool known = ledger_status_known(value);
-    strcpy(asked->filter.status, known ? value : "");
+    (void)length; /* of a text that ends in a NUL, and has none within */
+    bool known = ledger_status_known(text);
+    strcpy(status_out, known ? text : "");
     return known;
 }
 
-#define LIMIT_DETAIL "limit must be a whole number from 1 to 1000."
-
-static const char *read_query(struct request_call *asked, const struct call *call)
-{
-    static const struct call_query known[QUERY_MAX] = {
-        {"sku", call_query_sku, CALL_SKU_DETAIL},
-        {"status", read_status, "status must be reserved, paid, cancelled or expired."},
-        {"after", call_query_after, "after must be an order id, as next gives it."},
-        {"limit", call_query_limit, LIMIT_DETAIL},
-    };
-    return call_read_query(asked, call, known,
-                           "There is a query parameter other than sku, status, after and limit.");
-}
+static const struct call_body orders_query = {
+    .fields =
+        {
+            {"sku", FIELD_TEXT, offsetof(struct request_call, filter.sku), "sku must be " SKU_FORM,
+             .copy = identifier_copy},
+            {"status", FIELD_TEXT, offsetof(struct request_call, filter.status),
+             "status must be reserved, paid, cancelled or expired.", .copy = copy_status},
+            {"after", FIELD_TEXT, offsetof(struct request_call, after),
+             "after must be an order id, as next gives it.", .copy = call_copy_order_id},
+            {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
+             "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+        },
+    .other = "There is a query parameter other than sku, status, after and limit.",
+};
 
 /* ---- one page from the ledger ---- */
 
@@ -127,26 +129,21 @@ static bool read_user(struct request_call *asked, const char *tail)
 
 enum call_start call_list_user(struct request *request, const struct call *call)
 {
-    struct request_call *asked = &request->call;
-    const char *detail = read_query(asked, call);
-    if (!detail && !read_user(asked, call->tail))
-        detail = "The user_id in the path must be " USER_ID_FORM ", and percent-encoded.";
-    return detail ? call_refuse(request, detail) : call_send_one(request, page, false);
+    if (!call_read_query(request, call, &orders_query))
+        return START_ANSWERED;
+    if (!read_user(&request->call, call->tail))
+        return call_refuse(request, "The user_id in the path must be " USER_ID_FORM
+                                    ", and percent-encoded.");
+    return call_send_one(request, page, false);
 }
 
 enum call_start call_list_all(struct request *request, const struct call *call)
 {
-    const char *detail = read_query(&request->call, call);
-    return detail ? call_refuse(request, detail) : call_send_one(request, page, false);
+    return call_read_query(request, call, &orders_query) ? call_send_one(request, page, false)
+                                                         : START_ANSWERED;
 }
 
 /* ---- sales ---- */
-
-/* The sku that the page goes on after. */
-static bool read_sales_after(struct request_call *asked, const char *value)
-{
-    return identifier_copy(value, strlen(value), asked->sku);
-}
 
 static json_t *page_json(const struct ledger_sale *sales, size_t count, bool full)
 {
@@ -178,11 +175,16 @@ static void list(struct call_worker *worker, struct request *request)
 
 enum call_start call_sale_list(struct request *request, const struct call *call)
 {
-    static const struct call_query known[QUERY_MAX] = {
-        {"after", read_sales_after, "after must be a sku, as next gives it."},
-        {"limit", call_query_limit, LIMIT_DETAIL},
+    static const struct call_body query = {
+        .fields =
+            {
+                {"after", FIELD_TEXT, offsetof(struct request_call, sku),
+                 "after must be a sku, as next gives it.", .copy = identifier_copy},
+                {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
+                 "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+            },
+        .other = "There is a query parameter other than after and limit.",
     };
-    const char *detail = call_read_query(&request->call, call, known,
-                                         "There is a query parameter other than after and limit.");
-    return detail ? call_refuse(request, detail) : call_send_one(request, list, false);
+    return call_read_query(request, call, &query) ? call_send_one(request, list, false)
+                                                  : START_ANSWERED;
 }

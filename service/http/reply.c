@@ -287,11 +287,11 @@ static enum MHD_Result reply_prepared(struct http_thread *thread,
                                       struct http_connection *connection,
                                       const struct request *request, struct prepared *prepared)
 {
-    size_t bytes = prepared_length(prepared);
-    unsigned status = prepared_status(prepared);
+    size_t bytes;
+    unsigned status;
+    struct MHD_Response *shared = prepared_response(prepared, &status, &bytes);
     if (!thread->closing && !names_request(request, status))
-        return queue_response(thread, connection, request, status, prepared_response(prepared),
-                              bytes);
+        return queue_response(thread, connection, request, status, shared, bytes);
     struct MHD_Response *response = prepared_single(prepared);
     if (thread->closing)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");

@@ -88,18 +88,11 @@ size_t prepared_size(const struct prepared *prepared)
     return sizeof *prepared + RESPONSE_SIZE + prepared->length;
 }
 
-unsigned prepared_status(const struct prepared *prepared)
+struct MHD_Response *prepared_response(const struct prepared *prepared, unsigned *status_out,
+                                       size_t *length_out)
 {
-    return prepared->status;
-}
-
-size_t prepared_length(const struct prepared *prepared)
-{
-    return prepared->length;
-}
-
-struct MHD_Response *prepared_response(const struct prepared *prepared)
-{
+    *status_out = prepared->status;
+    *length_out = prepared->length;
     return prepared->response;
 }
 

@@ -37,15 +37,12 @@ void prepared_release(struct prepared **prepared);
 /* Bytes of memory that the answer takes, about. */
 size_t prepared_size(const struct prepared *prepared);
 
-/* Bytes of its text. */
-size_t prepared_length(const struct prepared *prepared);
-
 /* ---- for service/http/ only ---- */
 
-unsigned prepared_status(const struct prepared *prepared);
-
-/* The shared response, which libmicrohttpd locks by itself; valid as long as the answer. */
-struct MHD_Response *prepared_response(const struct prepared *prepared);
+/* The shared response, which libmicrohttpd locks by itself, with its status and the bytes of its
+ * text; valid as long as the answer. */
+struct MHD_Response *prepared_response(const struct prepared *prepared, unsigned *status_out,
+                                       size_t *length_out);
 
 /* A response of the same content that no other request shares, for the caller to add headers to and
  * to destroy. It holds the answer as long as libmicrohttpd sends it. */
