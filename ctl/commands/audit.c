@@ -28,37 +28,7 @@ enum {
     STEADY_TRIES = 2, /* that must show a difference */
 };
 
-/* ---- comparing ---- */
-
-static void compare_acked(struct audit *audit)
-{
-    uint64_t first = 0;
-    size_t missing = acked_missing(&audit->acked, &first);
-    if (missing > 0)
-        json_array_append_new(
-            audit->differences,
-            json_sprintf("%zu orders that clients saw accepted are missing, such as %" PRIu64,
-                         missing, first));
-}
-
-static void compare(struct audit *audit)
-{
-    json_array_clear(audit->differences);
-    json_array_clear(audit->awaiting);
-    for (size_t i = 0; i < audit->sale_count; i++)
-        audit_sale_compare(&audit->sales[i], audit->differences, audit->awaiting);
-    compare_acked(audit);
-    if (has_option(audit->context, OPTION_SETTLED))
-        json_array_extend(audit->differences, audit->awaiting);
-}
-
-static int read_all(struct audit *audit)
-{
-    int status = audit_read(audit);
-    if (status == EX_OK)
-        compare(audit);
-    return status;
-}
+/* ---- reading ---- */
 
 /* EX_OK: compared, whatever the differences. A reading that stood still is repeated also when the
  * time is over, as one alone shows nothing. */
@@ -67,7 +37,9 @@ static int read_until_steady(struct audit *audit, int64_t wait_s)
     int64_t until_ns = clock_now_ns() + wait_s * CLOCK_NS_PER_S;
     int steady = 0;
     for (;;) {
-        int status = read_all(audit);
+        int status = audit_read(audit);
+        if (status == EX_OK)
+            audit_compare(audit);
         steady = audit->moved ? 0 : steady + 1;
         if (status != EX_OK || json_array_size(audit->differences) == 0 || steady == STEADY_TRIES ||
             (steady == 0 && clock_now_ns() >= until_ns))
@@ -233,10 +205,10 @@ static void print_report(const struct audit *audit, json_t *sales, const char *v
         add_redis(sale);
     }
     table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
-    if (audit->acked.count > 0)
-        printf("orders that clients saw accepted: %zu\n", audit->acked.count);
-    if (audit->acked.repeats > 0)
-        printf("of them seen more than once: %zu\n", audit->acked.repeats);
+    if (json_object_size(audit->acked) > 0)
+        printf("orders that clients saw accepted: %zu\n", json_object_size(audit->acked));
+    if (audit->acked_repeats > 0)
+        printf("of them seen more than once: %zu\n", audit->acked_repeats);
     print_lines(audit->awaiting, "awaits recovery");
     print_lines(audit->recovered, "recovered");
     print_lines(audit->differences, "difference");
@@ -254,9 +226,9 @@ static int report(const struct audit *audit)
         json_array_append_new(sales,
                               pack_sale(&audit->sales[i], audit->context->config.pod_count > 1));
     json_t *all = json_pack("{s:o, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
-                            (json_int_t)audit->acked.count, "differences", audit->differences,
-                            "awaiting", audit->awaiting, "recovered", audit->recovered, "steady",
-                            !audit->moved, "consistent", consistent);
+                            (json_int_t)json_object_size(audit->acked), "differences",
+                            audit->differences, "awaiting", audit->awaiting, "recovered",
+                            audit->recovered, "steady", !audit->moved, "consistent", consistent);
     if (has_option(audit->context, OPTION_JSON))
         answer_print_all(all);
     else
@@ -281,7 +253,8 @@ static void add_sale(struct audit *audit, const char *sku)
     audit->sales = realloc(audit->sales, (audit->sale_count + 1) * sizeof *audit->sales);
     if (!audit->sales)
         abort();
-    audit_sale_begin(&audit->sales[audit->sale_count++], sku, audit->context->config.pod, NULL);
+    audit->sales[audit->sale_count++] =
+        (struct audit_sale){.sku = sku, .pod = audit->context->config.pod};
 }
 
 /* Adds a sale that the command line names. With one pod, reading it will say if it is there. */
@@ -330,26 +303,11 @@ static int choose_sales(struct audit *audit, json_t *all)
     return status;
 }
 
-/* Without the ids of pods that are not asked. */
-static void keep_ids_of_pod(struct audit *audit)
-{
-    struct acked *acked = &audit->acked;
-    const struct context *context = audit->context;
-    size_t count = acked->count;
-    if (!has_option(context, OPTION_POD))
-        return;
-    acked->count = 0;
-    for (size_t i = 0; i < count; i++)
-        if (pods_of_order(&context->config, acked->ids[i]) == context->pods_begin)
-            acked->ids[acked->count++] = acked->ids[i];
-}
-
 static int run(struct audit *audit, int64_t wait_s)
 {
     json_t *all = json_array();
     const char *path = audit->context->options.values[OPTION_ACKED];
-    int status = path && !acked_read(&audit->acked, path) ? EX_NOINPUT : EX_OK;
-    keep_ids_of_pod(audit);
+    int status = path && !audit_read_acked(audit, path) ? EX_NOINPUT : EX_OK;
     status = status == EX_OK ? choose_sales(audit, all) : status;
     status = status == EX_OK ? read_until_steady(audit, wait_s) : status;
     if (status == EX_OK && has_option(audit->context, OPTION_RECONCILE))
@@ -357,7 +315,7 @@ static int run(struct audit *audit, int64_t wait_s)
     if (status == EX_OK)
         status = report(audit);
     for (size_t i = 0; i < audit->sale_count; i++)
-        audit_sale_free(&audit->sales[i]);
+        json_decref(audit->sales[i].head);
     json_decref(all);
     return status;
 }
@@ -368,12 +326,15 @@ int audit_run(struct context *context)
     if (!options_number(&context->options, OPTION_WAIT, 0, WAIT_S_MAX, WAIT_S, &wait_s))
         return EX_USAGE;
     struct audit audit = {.context = context,
+                          .acked = json_object(),
+                          .missing = json_object(),
                           .differences = json_array(),
                           .awaiting = json_array(),
                           .recovered = json_array()};
     int status = run(&audit, wait_s);
     free(audit.sales);
-    acked_free(&audit.acked);
+    json_decref(audit.acked);
+    json_decref(audit.missing);
     json_decref(audit.differences);
     json_decref(audit.awaiting);
     json_decref(audit.recovered);

@@ -1,121 +1,61 @@
-/* Reads the sales and orders that an audit compares, and the ids that clients saw. */
+/* Reads, adds up and compares the sales and orders of an audit. */
 #include "ctl/commands/audit_read.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
-#include "ctl/output/answer.h"
-#include "ctl/http.h"
 #include "ctl/commands/export.h"
+#include "ctl/http.h"
+#include "ctl/output/answer.h"
+#include "ctl/pods.h"
 
-enum { PATH_SIZE = 128 + ENCODED_USER_SIZE, ID_SIZE = 24, LINE_SIZE = 64 };
+enum { PATH_SIZE = 128, ID_SIZE = 24, LINE_SIZE = 64, SEGMENTS_MAX = 1024 };
 
 /* ---- ids that clients saw ---- */
 
-static int compare_ids(const void *a, const void *b)
+static bool add_id(struct audit *audit, const char *text)
 {
-    const uint64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static void add_id(struct acked *acked, size_t *size, uint64_t id)
-{
-    if (acked->count == *size) {
-        *size = *size ? *size * 2 : 1024;
-        acked->ids = realloc(acked->ids, *size * sizeof *acked->ids);
-        if (!acked->ids)
-            abort();
-    }
-    acked->ids[acked->count++] = id;
-}
-
-static bool read_id_lines(struct acked *acked, FILE *file, const char *path)
-{
-    char line[LINE_SIZE];
-    size_t size = 0, number = 0;
+    char name[ID_SIZE];
+    const struct context *context = audit->context;
     int64_t id = 0;
-    while (fgets(line, sizeof line, file)) {
-        number++;
-        line[strcspn(line, "\r\n")] = '\0';
-        if (line[0] == '\0')
-            continue;
-        if (!number_parse(line, 1, INT64_MAX, &id)) {
-            say("%s:%zu: not the id of an order", path, number);
-            return false;
-        }
-        add_id(acked, &size, (uint64_t)id);
-    }
+    if (!number_parse(text, 1, INT64_MAX, &id))
+        return false;
+    if (has_option(context, OPTION_POD) &&
+        pods_of_order(&context->config, (uint64_t)id) != context->pods_begin)
+        return true;
+    snprintf(name, sizeof name, "%" PRId64, id);
+    if (json_object_get(audit->acked, name))
+        audit->acked_repeats++;
+    json_object_set_new(audit->acked, name, json_true());
     return true;
 }
 
-static void sort_ids(struct acked *acked)
+bool audit_read_acked(struct audit *audit, const char *path)
 {
-    size_t kept = 0;
-    if (acked->count > 0)
-        qsort(acked->ids, acked->count, sizeof *acked->ids, compare_ids);
-    for (size_t i = 0; i < acked->count; i++)
-        if (i == 0 || acked->ids[i] != acked->ids[i - 1])
-            acked->ids[kept++] = acked->ids[i];
-    acked->repeats = acked->count - kept;
-    acked->count = kept;
-    acked->seen = calloc(kept + 1, sizeof *acked->seen);
-    if (!acked->seen)
-        abort();
-}
-
-bool acked_read(struct acked *acked_out, const char *path)
-{
-    *acked_out = (struct acked){.ids = NULL};
-    bool standard = strcmp(path, "-") == 0;
+    char line[LINE_SIZE];
+    bool standard = strcmp(path, "-") == 0, good = true;
     FILE *file = standard ? stdin : fopen(path, "re");
     if (!file) {
         say("%s: %s", path, strerror(errno));
         return false;
     }
-    bool good = read_id_lines(acked_out, file, path);
+    for (size_t number = 1; good && fgets(line, sizeof line, file); number++) {
+        line[strcspn(line, "\r\n")] = '\0';
+        good = line[0] == '\0' || add_id(audit, line);
+        if (!good)
+            say("%s:%zu: not the id of an order", path, number);
+    }
     if (!standard)
         fclose(file);
-    if (good)
-        sort_ids(acked_out);
-    else
-        acked_free(acked_out);
     return good;
 }
 
-void acked_free(struct acked *acked)
-{
-    free(acked->ids);
-    free(acked->seen);
-    *acked = (struct acked){.ids = NULL};
-}
-
-void acked_see(struct acked *acked, uint64_t id)
-{
-    uint64_t *found =
-        acked->count ? bsearch(&id, acked->ids, acked->count, sizeof id, compare_ids) : NULL;
-    if (found)
-        acked->seen[found - acked->ids] = true;
-}
-
-void acked_restart(struct acked *acked)
-{
-    for (size_t i = 0; i < acked->count; i++)
-        acked->seen[i] = false;
-}
-
-size_t acked_missing(const struct acked *acked, uint64_t *first_out)
-{
-    size_t missing = 0;
-    for (size_t i = 0; i < acked->count; i++)
-        if (!acked->seen[i] && missing++ == 0)
-            *first_out = acked->ids[i];
-    return missing;
-}
-
-/* ---- what the service says ---- */
+/* ---- what the service says of sales ---- */
 
 struct audit_sale *audit_find(struct audit *audit, const char *sku)
 {
@@ -126,112 +66,133 @@ struct audit_sale *audit_find(struct audit *audit, const char *sku)
     return NULL;
 }
 
-/* A page of a sale; `user` is then where the next one begins, "" behind the last. */
-static int read_sale_page(struct audit *audit, const char *sku, char user[USER_ID_SIZE],
-                          struct reply *reply_out)
+static uint64_t count_of(const json_t *object, const char *name)
 {
-    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
-    snprintf(path, sizeof path, "/admin/audit/%s%s%s", sku, *user ? "?after=" : "",
-             http_encode_user(user, encoded));
-    int status = answer_get(audit->context, path, reply_out);
-    if (status != EX_OK)
-        return status;
-    const char *next = answer_text(reply_out->json, "next");
-    bool fits = strlen(next) < USER_ID_SIZE;
-    snprintf(user, USER_ID_SIZE, "%s", fits ? next : "");
-    if (fits && json_is_array(json_object_get(reply_out->json, "segments")))
-        return EX_OK;
-    say("the audit of %s is not of the form that this program knows", sku);
-    reply_free(reply_out);
-    return EX_PROTOCOL;
+    return (uint64_t)answer_integer(object, name);
+}
+
+static uint64_t long_count_of(const json_t *object, const char *name)
+{
+    return strtoull(answer_text(object, name), NULL, 10);
+}
+
+int audit_sale_add_page(void *argument, json_t *page)
+{
+    struct audit_sale *sale = argument;
+    const json_t *users = json_object_get(page, "users");
+    if (!json_is_array(json_object_get(page, "segments")))
+        return EX_PROTOCOL;
+    if (!sale->head) {
+        sale->head = json_incref(page);
+        sale->round = answer_integer(page, "round");
+    }
+    sale->user_units += count_of(users, "units");
+    sale->user_hash_sum += long_count_of(users, "weighed");
+    sale->users_over_limit += count_of(users, "above");
+    return EX_OK;
 }
 
 static int read_sale(struct audit *audit, struct audit_sale *sale)
 {
-    char user[USER_ID_SIZE] = "";
+    char path[PATH_SIZE];
+    struct pages pages = {
+        .class = CLASS_ADMIN, .path = path, .take = audit_sale_add_page, .argument = sale};
+    snprintf(path, sizeof path, "/admin/audit/%s", sale->sku);
+    json_decref(sale->head);
+    *sale = (struct audit_sale){.sku = sale->sku, .pod = sale->pod};
+    return answer_pages(audit->context, &pages);
+}
+
+static bool differs(const json_t *one, const json_t *other, const char *name)
+{
+    const json_t *a = json_object_get(one, name), *b = json_object_get(other, name);
+    return a != b && !json_equal(a, b);
+}
+
+bool audit_sale_moved(const json_t *before, const json_t *after)
+{
+    const json_t *old = json_object_get(before, "segments");
+    const json_t *new = json_object_get(after, "segments");
+    bool moved = differs(before, after, "round") || differs(before, after, "total") ||
+                 differs(before, after, "per_user_limit") || differs(before, after, "counting") ||
+                 json_array_size(old) != json_array_size(new);
+    for (size_t i = 0; i < json_array_size(old) && !moved; i++) {
+        const json_t *one = json_array_get(old, i), *other = json_array_get(new, i);
+        moved = differs(one, other, "fence") || differs(one, other, "sold");
+    }
+    return moved;
+}
+
+/* Reads the first page of the sale again, and keeps what it says now. */
+static int read_sale_again(struct audit *audit, struct audit_sale *sale)
+{
+    char path[PATH_SIZE];
     struct reply reply;
-    const char *sku = sale->sku;
-    int status = read_sale_page(audit, sku, user, &reply);
+    snprintf(path, sizeof path, "/admin/audit/%s", sale->sku);
+    int status = answer_get(audit->context, path, &reply);
     if (status != EX_OK)
         return status;
-    audit_sale_free(sale);
-    audit_sale_begin(sale, sku, audit->context->config.pod, json_incref(reply.json));
-    audit_sale_add_users(sale, reply.json);
-    reply_free(&reply);
-    while (user[0] != '\0') {
-        status = read_sale_page(audit, sku, user, &reply);
-        if (status != EX_OK)
-            return status;
-        audit_sale_add_users(sale, reply.json);
+    if (!json_is_array(json_object_get(reply.json, "segments"))) {
+        say("the answer to %s is not of the form that this program knows", path);
         reply_free(&reply);
+        return EX_PROTOCOL;
     }
+    audit->moved = audit->moved || sale->round_changed || audit_sale_moved(sale->head, reply.json);
+    json_decref(sale->head);
+    sale->head = json_incref(reply.json);
+    reply_free(&reply);
     return EX_OK;
 }
 
-static int read_sales(struct audit *audit)
+/* Reads each sale in one of the two ways. */
+static int read_sales(struct audit *audit, int (*read)(struct audit *, struct audit_sale *))
 {
     int status = EX_OK;
     for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++) {
         config_use_pod(&audit->context->config, audit->sales[i].pod);
-        status = read_sale(audit, &audit->sales[i]);
+        status = read(audit, &audit->sales[i]);
     }
     return status;
 }
 
-/* Reads the first page of each sale again, and keeps what it says now. */
-static int read_sales_again(struct audit *audit)
+/* ---- what it says of orders ---- */
+
+void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
 {
-    int status = EX_OK;
-    audit->moved = false;
-    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++) {
-        char user[USER_ID_SIZE] = "";
-        struct reply reply;
-        struct audit_sale *sale = &audit->sales[i];
-        config_use_pod(&audit->context->config, sale->pod);
-        status = read_sale_page(audit, sale->sku, user, &reply);
-        if (status != EX_OK)
-            continue;
-        audit->moved =
-            audit->moved || sale->round_changed || audit_sale_moved(sale->head, reply.json);
-        json_decref(sale->head);
-        sale->head = json_incref(reply.json);
-        reply_free(&reply);
-    }
-    return status;
+    const json_t *states = json_object_get(sums, "states");
+    sale->round_changed = sale->round_changed || answer_integer(sums, "round") != sale->round;
+    sale->reserved += count_of(states, "reserved");
+    sale->paid += count_of(states, "paid");
+    sale->cancelled += count_of(states, "cancelled");
+    sale->expired += count_of(states, "expired");
+    sale->units += count_of(sums, "units");
+    sale->hash_sum += long_count_of(sums, "weighed");
+    sale->unkeyed += count_of(sums, "unkeyed");
+    sale->without_expiry += count_of(sums, "unlisted");
 }
 
-static int read_orders_page(struct audit *audit, char after[ID_SIZE])
+static int take_orders(void *argument, json_t *page)
 {
-    char path[PATH_SIZE];
-    struct reply reply;
     size_t i;
     const json_t *sums;
-    bool one = audit->sale_count == 1;
-    snprintf(path, sizeof path, "/admin/audit?after=%s%s%s", after, one ? "&sku=" : "",
-             one ? audit->sales[0].sku : "");
-    int status = answer_get(audit->context, path, &reply);
-    if (status != EX_OK)
-        return status;
-    json_array_foreach(json_object_get(reply.json, "sales"), i, sums)
+    json_array_foreach(json_object_get(page, "sales"), i, sums)
     {
-        struct audit_sale *sale = audit_find(audit, answer_text(sums, "sku"));
+        struct audit_sale *sale = audit_find(argument, answer_text(sums, "sku"));
         if (sale)
             audit_sale_add_orders(sale, sums);
     }
-    const char *next = answer_text(reply.json, "next");
-    size_t length = strspn(next, "0123456789");
-    snprintf(after, ID_SIZE, "%.*s", (int)(length < ID_SIZE ? length : 0), next);
-    reply_free(&reply);
     return EX_OK;
 }
 
 static int read_orders(struct audit *audit)
 {
-    char after[ID_SIZE] = "0";
-    int status = EX_OK;
-    while (status == EX_OK && after[0] != '\0')
-        status = read_orders_page(audit, after);
-    return status;
+    char path[PATH_SIZE];
+    bool one = audit->sale_count == 1;
+    struct pages pages = {
+        .class = CLASS_ADMIN, .path = path, .take = take_orders, .argument = audit, .after = "0"};
+    snprintf(path, sizeof path, "/admin/audit%s%s", one ? "?sku=" : "",
+             one ? audit->sales[0].sku : "");
+    return answer_pages(audit->context, &pages);
 }
 
 /* True if the audit has a sale of the present pod. */
@@ -243,28 +204,144 @@ static bool has_sales(const struct audit *audit)
     return false;
 }
 
-static bool see_order(void *argument, const json_t *order)
+static int see_order(void *argument, const json_t *order)
 {
     struct audit *audit = argument;
-    acked_see(&audit->acked, strtoull(answer_text(order, "order_id"), NULL, 10));
-    return true;
+    json_object_del(audit->missing, answer_text(order, "order_id"));
+    return EX_OK;
 }
 
 static int read_ids(struct audit *audit)
 {
     struct listing listing = {.take = see_order, .argument = audit};
-    return audit->acked.count == 0 ? EX_OK : listing_walk(audit->context, &listing);
+    return json_object_size(audit->acked) == 0 ? EX_OK : listing_walk(audit->context, &listing);
 }
 
 int audit_read(struct audit *audit)
 {
     struct context *context = audit->context;
-    int status = read_sales(audit);
-    acked_restart(&audit->acked);
+    int status = read_sales(audit, read_sale);
+    json_object_update(audit->missing, audit->acked);
     for (size_t pod = context->pods_begin; pod < context->pods_end && status == EX_OK; pod++) {
         config_use_pod(&context->config, pod);
         status = has_sales(audit) ? read_orders(audit) : EX_OK;
         status = status == EX_OK ? read_ids(audit) : status;
     }
-    return status == EX_OK ? read_sales_again(audit) : status;
+    audit->moved = false;
+    return status == EX_OK ? read_sales(audit, read_sale_again) : status;
+}
+
+/* ---- comparing ---- */
+
+static size_t segment_count(const struct audit_sale *sale)
+{
+    size_t count = json_array_size(json_object_get(sale->head, "segments"));
+    return count < SEGMENTS_MAX ? count : SEGMENTS_MAX;
+}
+
+static const json_t *segment_of(const struct audit_sale *sale, size_t place)
+{
+    return json_array_get(json_object_get(sale->head, "segments"), place);
+}
+
+__attribute__((format(printf, 3, 4))) static void tell(const struct audit_sale *sale, json_t *list,
+                                                       const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    json_t *text = json_vsprintf(format, args);
+    va_end(args);
+    json_array_append_new(list, json_sprintf("%s: %s", sale->sku, json_string_value(text)));
+    json_decref(text);
+}
+
+/* A segment that is not settled at the ledger's fence is one that the service itself recovers
+ * before it sells from it; only another number of units is a difference. */
+static void compare_redis(const struct audit_sale *sale, const json_t *segment, json_t *differences,
+                          json_t *awaiting)
+{
+    long long number = answer_integer(segment, "segment");
+    const char *state = answer_text(segment, "state");
+    if (strcmp(state, "mismatch") == 0)
+        tell(sale, differences, "segment %lld: Redis has %lld left, the ledger %lld", number,
+             (long long)answer_integer(json_object_get(segment, "redis"), "available"),
+             (long long)(answer_integer(segment, "capacity") - answer_integer(segment, "sold")));
+    else if (strcmp(state, "ok") != 0)
+        tell(sale, awaiting, "segment %lld: %s in Redis", number, state);
+}
+
+static void compare_segment(const struct audit_sale *sale, size_t place, json_t *differences,
+                            json_t *awaiting)
+{
+    const json_t *segment = segment_of(sale, place);
+    long long number = answer_integer(segment, "segment"), sold = answer_integer(segment, "sold");
+    long long capacity = answer_integer(segment, "capacity");
+    if (number != (long long)place)
+        tell(sale, differences, "segment %zu is missing", place);
+    if (sold > capacity)
+        tell(sale, differences, "segment %lld: oversold, %lld of %lld", number, sold, capacity);
+    compare_redis(sale, segment, differences, awaiting);
+}
+
+/* While a sale is being counted for a new limit, the count is not complete. */
+static void compare_users(const struct audit_sale *sale, json_t *differences)
+{
+    if (!json_is_integer(json_object_get(sale->head, "per_user_limit")) ||
+        json_is_true(json_object_get(sale->head, "counting")))
+        return;
+    if (sale->user_units != sale->units)
+        tell(sale, differences, "%" PRIu64 " units are counted for users, %" PRIu64 " in orders",
+             sale->user_units, sale->units);
+    else if (sale->user_hash_sum != sale->hash_sum)
+        tell(sale, differences,
+             "the users whose units are counted are not the users of the orders");
+    if (sale->users_over_limit > 0)
+        tell(sale, differences, "%" PRIu64 " users have more than their limit",
+             sale->users_over_limit);
+}
+
+static void compare_faults(const struct audit_sale *sale, json_t *differences)
+{
+    if (sale->unkeyed > 0)
+        tell(sale, differences, "%" PRIu64 " orders whose idempotency key does not lead to them",
+             sale->unkeyed);
+    if (sale->without_expiry > 0)
+        tell(sale, differences, "%" PRIu64 " reserved orders that would never expire",
+             sale->without_expiry);
+}
+
+void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting)
+{
+    long long total = answer_integer(sale->head, "total"), capacity = 0;
+    long long sold = answer_integer(sale->head, "sold");
+    long long segments = answer_integer(sale->head, "segment_count");
+    for (size_t i = 0; i < segment_count(sale); i++) {
+        compare_segment(sale, i, differences, awaiting);
+        capacity += answer_integer(segment_of(sale, i), "capacity");
+    }
+    if ((long long)segment_count(sale) != segments)
+        tell(sale, differences, "%lld segments in the sale, %zu rows", segments,
+             segment_count(sale));
+    if (capacity != total)
+        tell(sale, differences, "%lld units in all, %lld in its segments", total, capacity);
+    if ((uint64_t)sold != sale->units)
+        tell(sale, differences, "%lld sold, %" PRIu64 " in orders", sold, sale->units);
+    compare_users(sale, differences);
+    compare_faults(sale, differences);
+}
+
+void audit_compare(struct audit *audit)
+{
+    json_array_clear(audit->differences);
+    json_array_clear(audit->awaiting);
+    for (size_t i = 0; i < audit->sale_count; i++)
+        audit_sale_compare(&audit->sales[i], audit->differences, audit->awaiting);
+    if (json_object_size(audit->missing) > 0)
+        json_array_append_new(
+            audit->differences,
+            json_sprintf("%zu orders that clients saw accepted are missing, such as %s",
+                         json_object_size(audit->missing),
+                         json_object_iter_key(json_object_iter(audit->missing))));
+    if (has_option(audit->context, OPTION_SETTLED))
+        json_array_extend(audit->differences, audit->awaiting);
 }

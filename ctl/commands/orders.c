@@ -11,7 +11,7 @@
 #include "ctl/commands/sale.h"
 #include "ctl/output/table.h"
 
-enum { PATH_SIZE = 256 + ENCODED_USER_SIZE, ID_SIZE = 32 };
+enum { PATH_SIZE = 256 + ENCODED_USER_SIZE };
 
 /* ---- printing ---- */
 
@@ -92,34 +92,22 @@ int orders_one(struct context *context)
 
 /* ---- the orders of a user ---- */
 
-static int read_page(struct context *context, const char *user, json_t *orders, char after[ID_SIZE])
+static int take_orders(void *argument, json_t *page)
 {
-    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
-    struct reply reply;
-    const char *sku = context->options.values[OPTION_SKU];
-    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s",
-             http_encode_user(user, encoded), sku ? "&sku=" : "", sku ? sku : "",
-             *after ? "&after=" : "", after);
-    struct call call = {.class = CLASS_SHOP, .method = "GET", .path = path};
-    http_call(context->http, &call, &reply);
-    int status = answer_check(context, &reply, NULL);
-    if (status == EX_OK) {
-        json_array_extend(orders, json_object_get(reply.json, "orders"));
-        snprintf(after, ID_SIZE, "%s", answer_text(reply.json, "next"));
-    }
-    reply_free(&reply);
-    return status;
+    json_array_extend(argument, json_object_get(page, "orders"));
+    return EX_OK;
 }
 
 /* All orders of the user in the present pod. */
 static int read_orders(struct context *context, const char *user, json_t *orders)
 {
-    char after[ID_SIZE] = "";
-    int status;
-    do
-        status = read_page(context, user, orders, after);
-    while (status == EX_OK && after[0] != '\0' && strspn(after, "0123456789") == strlen(after));
-    return status;
+    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
+    const char *sku = context->options.values[OPTION_SKU];
+    struct pages pages = {
+        .class = CLASS_SHOP, .path = path, .take = take_orders, .argument = orders};
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s", http_encode_user(user, encoded),
+             sku ? "&sku=" : "", sku ? sku : "");
+    return answer_pages(context, &pages);
 }
 
 int orders_of_user(struct context *context)

@@ -37,32 +37,24 @@ int sale_read(struct context *context, const char *sku, struct reply *reply_out)
     return answer_get(context, path, reply_out);
 }
 
-/* Adds a page to the sales; `after` is then where the next one begins, "" behind the last. */
-static int read_page(struct context *context, json_t *sales, char after[IDENTIFIER_SIZE])
+static int take_sales(void *argument, json_t *page)
 {
-    char path[PATH_SIZE];
-    struct reply reply;
-    snprintf(path, sizeof path, "/admin/sales?limit=1000%s%s", after[0] ? "&after=" : "", after);
-    int status = answer_get(context, path, &reply);
-    if (status != EX_OK)
-        return status;
-    const char *next = answer_text(reply.json, "next");
-    json_array_extend(sales, json_object_get(reply.json, "sales"));
-    identifier_copy(next, strlen(next), after);
-    reply_free(&reply);
+    json_array_extend(argument, json_object_get(page, "sales"));
     return EX_OK;
 }
 
 int sale_read_all(struct context *context, json_t **sales_out)
 {
-    char after[IDENTIFIER_SIZE] = "";
-    json_t *sales = json_array();
-    int status = read_page(context, sales, after);
-    while (status == EX_OK && after[0] != '\0')
-        status = read_page(context, sales, after);
-    *sales_out = status == EX_OK ? sales : NULL;
-    if (status != EX_OK)
-        json_decref(sales);
+    *sales_out = json_array();
+    struct pages pages = {.class = CLASS_ADMIN,
+                          .path = "/admin/sales?limit=1000",
+                          .take = take_sales,
+                          .argument = *sales_out};
+    int status = answer_pages(context, &pages);
+    if (status != EX_OK) {
+        json_decref(*sales_out);
+        *sales_out = NULL;
+    }
     return status;
 }
 

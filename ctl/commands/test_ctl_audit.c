@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "ctl/commands/audit_read.h"
-#include "ctl/commands/audit_sale.h"
 
 /* Round 2 of a sale of two segments of ten, limited, each of which Redis has as `state` says. */
 static json_t *head_of(int sold_0, int sold_1, const char *state)
@@ -27,9 +26,9 @@ static json_t *head_of(int sold_0, int sold_1, const char *state)
 
 static void add_users(struct audit_sale *sale, int units, const char *weighed, int above)
 {
-    json_t *page = json_pack("{s:{s:i, s:s, s:i}}", "users", "units", units, "weighed", weighed,
-                             "above", above);
-    audit_sale_add_users(sale, page);
+    json_t *page = json_pack("{s:[], s:{s:i, s:s, s:i}}", "segments", "users", "units", units,
+                             "weighed", weighed, "above", above);
+    assert_int_equal(audit_sale_add_page(sale, page), EX_OK);
     json_decref(page);
 }
 
@@ -69,9 +68,16 @@ static const char *told(const struct audit_sale *sale, size_t *awaiting_out)
     return text;
 }
 
+static void begin_with(struct audit_sale *sale, json_t *head)
+{
+    *sale = (struct audit_sale){.sku = "demo"};
+    assert_int_equal(audit_sale_add_page(sale, head), EX_OK);
+    json_decref(head);
+}
+
 static void begin(struct audit_sale *sale, const char *state)
 {
-    audit_sale_begin(sale, "demo", 0, head_of(3, 1, state));
+    begin_with(sale, head_of(3, 1, state));
     add_users(sale, 4, "12345678901", 0);
 }
 
@@ -88,7 +94,7 @@ static void test_what_agrees(void **state)
     assert_false(sale.round_changed);
     add_orders(&sale, 3, 0);
     assert_true(sale.round_changed);
-    audit_sale_free(&sale);
+    json_decref(sale.head);
 }
 
 static void test_orders_and_segments_that_differ(void **state)
@@ -99,15 +105,15 @@ static void test_orders_and_segments_that_differ(void **state)
     begin(&sale, "ok");
     add_orders(&sale, 2, 3);
     assert_non_null(strstr(told(&sale, &awaiting), "demo: 4 sold, 3 in orders\n"));
-    audit_sale_free(&sale);
-    audit_sale_begin(&sale, "demo", 0, head_of(3, 11, "ok"));
+    json_decref(sale.head);
+    begin_with(&sale, head_of(3, 11, "ok"));
     assert_non_null(strstr(told(&sale, &awaiting), "segment 1: oversold, 11 of 10\n"));
     json_object_set_new(sale.head, "total", json_integer(21));
     assert_non_null(strstr(told(&sale, &awaiting), "21 units in all, 20 in its segments\n"));
     json_array_remove(json_object_get(sale.head, "segments"), 0);
     assert_non_null(strstr(told(&sale, &awaiting), "segment 0 is missing\n"));
     assert_non_null(strstr(told(&sale, &awaiting), "2 segments in the sale, 1 rows\n"));
-    audit_sale_free(&sale);
+    json_decref(sale.head);
 }
 
 static void test_redis(void **state)
@@ -119,12 +125,12 @@ static void test_redis(void **state)
     add_orders(&sale, 2, 4);
     assert_string_equal(told(&sale, &awaiting),
                         "demo: segment 0: Redis has 9 left, the ledger 7\n");
-    audit_sale_free(&sale);
+    json_decref(sale.head);
     begin(&sale, "dirty");
     add_orders(&sale, 2, 4);
     assert_string_equal(told(&sale, &awaiting), "");
     assert_int_equal(awaiting, 1);
-    audit_sale_free(&sale);
+    json_decref(sale.head);
 }
 
 static void test_users(void **state)
@@ -142,7 +148,7 @@ static void test_users(void **state)
     assert_non_null(strstr(told(&sale, &awaiting), "5 units are counted for users, 4 in orders\n"));
     json_object_set_new(sale.head, "counting", json_true());
     assert_string_equal(told(&sale, &awaiting), "");
-    audit_sale_free(&sale);
+    json_decref(sale.head);
 }
 
 static void test_faults_of_orders(void **state)
@@ -158,7 +164,7 @@ static void test_faults_of_orders(void **state)
         add_fault(&sale, names[i]);
         assert_non_null(strstr(told(&sale, &awaiting), texts[i]));
         assert_non_null(strstr(told(&sale, &awaiting), "demo: 2 "));
-        audit_sale_free(&sale);
+        json_decref(sale.head);
     }
 }
 
@@ -177,40 +183,58 @@ static void test_movement(void **state)
     json_decref(other);
 }
 
-static bool read_acked(struct acked *acked_out, const char *text)
+static void test_page_of_another_form(void **state)
+{
+    struct audit_sale sale = {.sku = "demo"};
+    json_t *page = json_pack("{s:i}", "segments", 2);
+    (void)state;
+    assert_int_equal(audit_sale_add_page(&sale, page), EX_PROTOCOL);
+    assert_null(sale.head);
+    json_decref(page);
+}
+
+static bool read_acked(struct audit *audit, const char *text)
 {
     char path[] = "/tmp/seckillctl-test.XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
-    bool good = acked_read(acked_out, path);
+    json_object_clear(audit->acked);
+    audit->acked_repeats = 0;
+    bool good = audit_read_acked(audit, path);
     unlink(path);
     return good;
 }
 
 static void test_acked(void **state)
 {
-    struct acked acked;
-    uint64_t first = 0;
+    static struct context context;
+    struct audit audit = {.context = &context,
+                          .acked = json_object(),
+                          .missing = json_object(),
+                          .differences = json_array(),
+                          .awaiting = json_array()};
     (void)state;
-    assert_true(read_acked(&acked, "30\n10\n\n20\r\n10\n"));
-    assert_int_equal(acked.count, 3);
-    assert_int_equal(acked.repeats, 1);
-    assert_int_equal(acked_missing(&acked, &first), 3);
-    assert_int_equal(first, 10);
-    acked_see(&acked, 10);
-    acked_see(&acked, 11);
-    acked_see(&acked, 30);
-    assert_int_equal(acked_missing(&acked, &first), 1);
-    assert_int_equal(first, 20);
-    acked_restart(&acked);
-    assert_int_equal(acked_missing(&acked, &first), 3);
-    acked_free(&acked);
-    assert_false(read_acked(&acked, "10\nx\n"));
-    assert_true(read_acked(&acked, ""));
-    acked_see(&acked, 1);
-    assert_int_equal(acked_missing(&acked, &first), 0);
-    acked_free(&acked);
+    assert_true(read_acked(&audit, "30\n10\n\n020\r\n10\n"));
+    assert_int_equal(json_object_size(audit.acked), 3);
+    assert_int_equal(audit.acked_repeats, 1);
+    json_object_update(audit.missing, audit.acked);
+    json_object_del(audit.missing, "10");
+    json_object_del(audit.missing, "30");
+    audit_compare(&audit);
+    assert_int_equal(json_array_size(audit.differences), 1);
+    assert_string_equal(json_string_value(json_array_get(audit.differences, 0)),
+                        "1 orders that clients saw accepted are missing, such as 20");
+    json_object_clear(audit.missing);
+    audit_compare(&audit);
+    assert_int_equal(json_array_size(audit.differences), 0);
+    assert_false(read_acked(&audit, "10\nx\n"));
+    assert_true(read_acked(&audit, ""));
+    assert_int_equal(json_object_size(audit.acked), 0);
+    json_decref(audit.acked);
+    json_decref(audit.missing);
+    json_decref(audit.differences);
+    json_decref(audit.awaiting);
 }
 
 int main(void)
@@ -222,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_users),
         cmocka_unit_test(test_faults_of_orders),
         cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_page_of_another_form),
         cmocka_unit_test(test_acked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

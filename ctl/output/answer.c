@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "ctl/output/say.h"
+
+enum { PATH_SIZE = 1024, PAUSE_MS = 500 /* between two tries of a page */ };
 
 int answer_status(const struct reply *reply)
 {
@@ -98,6 +101,47 @@ int answer_get(struct context *context, const char *path, struct reply *reply_ou
     int status = answer_check(context, reply_out, NULL);
     if (status != EX_OK)
         reply_free(reply_out);
+    return status;
+}
+
+/* A page goes to `take`, and pages->after to where the next one begins. */
+static int read_page(struct context *context, struct pages *pages)
+{
+    char path[PATH_SIZE], after[ENCODED_USER_SIZE];
+    struct reply reply;
+    int64_t timeout_s = 0;
+    options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s);
+    int64_t until_ns = clock_now_ns() + timeout_s * CLOCK_NS_PER_S;
+    const char *parameter = strchr(pages->path, '?') ? "&after=" : "?after=";
+    snprintf(path, sizeof path, "%s%s%s", pages->path, pages->after[0] ? parameter : "",
+             http_encode_user(pages->after, after));
+    struct call call = {.class = pages->class, .method = "GET", .path = path};
+    http_call(context->http, &call, &reply);
+    while (pages->patient && reply.outcome == OUTCOME_FAILED && clock_now_ns() < until_ns) {
+        reply_free(&reply);
+        clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+        http_call(context->http, &call, &reply);
+    }
+    int status = answer_check(context, &reply, NULL);
+    if (status == EX_OK) {
+        const char *next = answer_text(reply.json, "next");
+        bool fits = strlen(next) < sizeof pages->after;
+        status = fits ? pages->take(pages->argument, reply.json) : EX_PROTOCOL;
+        if (status == EX_PROTOCOL)
+            say("the answer to %s is not of the form that this program knows", path);
+        else if (status == EX_OK)
+            strcpy(pages->after, next);
+    }
+    reply_free(&reply);
+    return status;
+}
+
+int answer_pages(struct context *context, struct pages *pages)
+{
+    int status;
+    do
+        status = read_page(context, pages);
+    while (status == EX_OK && pages->after[0] != '\0');
     return status;
 }
 

@@ -22,6 +22,22 @@ int answer_check(const struct context *context, const struct reply *reply, const
  * status after a message, and there is nothing to free. */
 int answer_get(struct context *context, const char *path, struct reply *reply_out);
 
+/* The pages of a listing. An answer names in `next` where the following page begins, also when it
+ * is short or empty; the last one names nothing. */
+struct pages {
+    enum call_class class;
+    const char *path; /* encoded, with a query or without; after=… is added */
+    bool patient;     /* tries a page anew for the time-out: a daemon may just be restarting */
+    /* Takes a page, a JSON object. Any other status than EX_OK ends the walk; EX_PROTOCOL does so
+     * with a message. */
+    int (*take)(void *argument, json_t *page);
+    void *argument;
+    char after[USER_ID_SIZE]; /* where the present page begins; empty: at the beginning */
+};
+
+/* Gets all pages. EX_OK, or the exit status after a message. */
+int answer_pages(struct context *context, struct pages *pages);
+
 /* Prints the value as one line of JSON on standard output. Where there are several pods, an object
  * gets the number of the present one. */
 void answer_print(const struct context *context, json_t *value);

@@ -545,10 +545,10 @@ def test_audit_of_a_sale_that_moves_is_unclear(ctl, daemon, proxies):
     proxy = proxies(daemon.address[1])
     ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
     # The order comes when the orders are read, and the sale not yet for the second time.
-    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u2"))
+    proxy.once(rb"audit\?sku=demo&after", after=lambda link: daemon.order(user_id="u2"))
     unclear = ctl("audit demo --wait 0", TEMPFAIL)
     assert "unclear" in unclear.stdout and "pause it" in unclear.stderr
-    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u3"))
+    proxy.once(rb"audit\?sku=demo&after", after=lambda link: daemon.order(user_id="u3"))
     assert ctl.json("audit demo")["sales"][0]["orders"] == 3
 
 
