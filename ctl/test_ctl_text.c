@@ -119,22 +119,20 @@ static const char now_text[] = "orders{outcome=\"accepted\"} 110\r\n"
 
 static void test_metrics(void **state)
 {
-    struct metrics before, now;
+    const char *before = before_text, *now = now_text;
     (void)state;
-    metrics_parse(before_text, &before);
-    metrics_parse(now_text, &now);
-    assert_int_equal(before.count, 6);
-    assert_int_equal(now.count, 6);
-    assert_float_equal(metrics_value(&now, "t_count"), 110, 0);
-    assert_float_equal(metrics_value(&now, "nothing"), 0, 0);
-    assert_float_equal(metrics_growth(&before, &now, "orders{outcome=\"accepted\"}"), 100, 0);
-    assert_float_equal(metrics_growth(&now, &before, "t_count"), 10, 0); /* a restart */
-    assert_float_equal(metrics_quantile(&before, &now, "t", 0.5), 0.002, 1e-9);
-    assert_float_equal(metrics_quantile(&before, &now, "t", 0.25), 0.0015, 1e-9);
-    assert_float_equal(metrics_quantile(&before, &now, "t", 1), 0.004, 1e-9); /* at least */
-    assert_true(metrics_quantile(&now, &now, "t", 0.5) < 0);
-    metrics_free(&before);
-    metrics_free(&now);
+    assert_float_equal(metrics_value(now, "t_count"), 110, 0);
+    assert_float_equal(metrics_value(now, "t_bucket{le=\"+Inf\"}"), 110, 0);
+    assert_float_equal(metrics_value(now, "nothing"), 0, 0);
+    assert_float_equal(metrics_value(now, "t"), 0, 0);
+    assert_float_equal(metrics_value(NULL, "t_count"), 0, 0);
+    assert_float_equal(metrics_growth(before, now, "orders{outcome=\"accepted\"}"), 100, 0);
+    assert_float_equal(metrics_growth(now, before, "t_count"), 10, 0); /* a restart */
+    assert_float_equal(metrics_quantile(before, now, "t", 0.5), 0.002, 1e-9);
+    assert_float_equal(metrics_quantile(before, now, "t", 0.25), 0.0015, 1e-9);
+    assert_float_equal(metrics_quantile(before, now, "t", 1), 0.004, 1e-9); /* at least */
+    assert_true(metrics_quantile(now, now, "t", 0.5) < 0);
+    assert_true(metrics_quantile(NULL, NULL, "t", 0.5) < 0);
 }
 
 /* ---- tables ---- */

@@ -14,79 +14,43 @@
 
 enum { NAME_SIZE = 128 };
 
-static void add_line(struct metrics *metrics, char *line)
+/* The line behind the one that begins at `line`; NULL behind the last. */
+static const char *next_line(const char *line)
 {
-    char *end = NULL, *blank = strrchr(line, ' ');
-    if (line[0] == '#' || !blank)
-        return;
-    double value = strtod(blank + 1, &end);
-    if (end == blank + 1 || *end != '\0')
-        return;
-    *blank = '\0';
-    metrics->list[metrics->count++] = (struct metric){.name = line, .value = value};
+    const char *end = strchr(line, '\n');
+    return end && end[1] != '\0' ? end + 1 : NULL;
 }
 
-void metrics_parse(const char *text, struct metrics *metrics_out)
+double metrics_value(const char *metrics, const char *name)
 {
-    size_t lines = 1;
-    char *rest = NULL;
-    for (const char *at = text; *at; at++)
-        lines += *at == '\n';
-    *metrics_out = (struct metrics){.text = strdup(text)};
-    metrics_out->list = calloc(lines, sizeof *metrics_out->list);
-    if (!metrics_out->text || !metrics_out->list)
-        abort();
-    for (char *line = strtok_r(metrics_out->text, "\r\n", &rest); line;
-         line = strtok_r(NULL, "\r\n", &rest))
-        add_line(metrics_out, line);
-}
-
-void metrics_free(struct metrics *metrics)
-{
-    free(metrics->text);
-    free(metrics->list);
-    *metrics = (struct metrics){.text = NULL};
-}
-
-double metrics_value(const struct metrics *metrics, const char *name)
-{
-    for (size_t i = 0; i < metrics->count; i++)
-        if (strcmp(metrics->list[i].name, name) == 0)
-            return metrics->list[i].value;
+    size_t length = strlen(name);
+    for (const char *line = metrics; line; line = next_line(line))
+        if (strncmp(line, name, length) == 0 && line[length] == ' ')
+            return strtod(line + length, NULL);
     return 0;
 }
 
-double metrics_growth(const struct metrics *before, const struct metrics *now, const char *name)
+double metrics_growth(const char *before, const char *now, const char *name)
 {
     double value = metrics_value(now, name), earlier = metrics_value(before, name);
     return value >= earlier ? value - earlier : value;
 }
 
-/* The upper bound of a bucket of the histogram; false for any other metric. */
-static bool read_bucket(const struct metric *metric, const char *prefix, double *bound_out)
+double metrics_quantile(const char *before, const char *now, const char *name, double quantile)
 {
-    size_t length = strlen(prefix);
-    if (strncmp(metric->name, prefix, length) != 0)
-        return false;
-    const char *bound = metric->name + length;
-    *bound_out = strncmp(bound, "+Inf", 4) == 0 ? INFINITY : strtod(bound, NULL);
-    return true;
-}
-
-double metrics_quantile(const struct metrics *before, const struct metrics *now, const char *name,
-                        double quantile)
-{
-    char prefix[NAME_SIZE], total_name[NAME_SIZE];
+    char prefix[NAME_SIZE], total_name[NAME_SIZE], bucket[NAME_SIZE];
     snprintf(prefix, sizeof prefix, "%s_bucket{le=\"", name);
     snprintf(total_name, sizeof total_name, "%s_count", name);
     double total = metrics_growth(before, now, total_name);
-    double wanted = total * quantile, low = 0, low_count = 0, bound = 0;
+    double wanted = total * quantile, low = 0, low_count = 0;
     if (total <= 0)
         return -1;
-    for (size_t i = 0; i < now->count; i++) {
-        if (!read_bucket(&now->list[i], prefix, &bound))
+    for (const char *line = now; line; line = next_line(line)) {
+        if (strncmp(line, prefix, strlen(prefix)) != 0)
             continue;
-        double count = metrics_growth(before, now, now->list[i].name);
+        double bound = strtod(line + strlen(prefix), NULL); /* reads +Inf as well */
+        snprintf(bucket, sizeof bucket, "%.*s", (int)strcspn(line, " "), line);
+        double count = metrics_growth(before, now, bucket);
         if (count >= wanted && isinf(bound))
             return low; /* beyond the last bound: at least that */
         if (count >= wanted)
@@ -129,8 +93,10 @@ static void ask_metrics(struct context *context, struct daemon_state *state)
     struct call call = {
         .class = CLASS_OPS, .method = "GET", .path = "/metrics", .address = state->address};
     http_call(context->http, &call, &reply);
-    if (reply.outcome == OUTCOME_OK)
-        metrics_parse(reply.text, &state->metrics);
+    if (reply.outcome == OUTCOME_OK) {
+        state->metrics = reply.text;
+        reply.text = NULL;
+    }
     reply_free(&reply);
 }
 
@@ -146,7 +112,7 @@ void daemon_ask(struct context *context, const struct address *address,
 
 void daemon_free(struct daemon_state *state)
 {
-    metrics_free(&state->metrics);
+    free(state->metrics);
     *state = (struct daemon_state){.address = NULL};
 }
 
@@ -154,10 +120,10 @@ json_t *daemon_pack(const struct daemon_state *state)
 {
     json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "address", state->address->shown, "status",
                             state->state, "redis", state->redis, "ledger", state->ledger);
-    if (state->metrics.text)
+    if (state->metrics)
         json_object_set_new(
             row, "queue",
-            json_integer((json_int_t)metrics_value(&state->metrics, "seckill_queue_depth")));
+            json_integer((json_int_t)metrics_value(state->metrics, "seckill_queue_depth")));
     return row;
 }
 

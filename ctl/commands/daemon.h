@@ -6,31 +6,16 @@
 
 #include "ctl/context.h"
 
-struct metric {
-    const char *name; /* with its labels */
-    double value;
-};
-
-struct metrics {
-    char *text; /* holds the names */
-    struct metric *list;
-    size_t count;
-};
-
-/* Reads all lines that are "name value". The caller frees the metrics. */
-void metrics_parse(const char *text, struct metrics *metrics_out);
-void metrics_free(struct metrics *metrics);
-
-/* The value of exactly this name and labels; 0 if there is none. */
-double metrics_value(const struct metrics *metrics, const char *name);
+/* The value of exactly this name and labels in the text of /metrics, NULL for none; 0 if it is not
+ * there. */
+double metrics_value(const char *metrics, const char *name);
 
 /* How much a counter has grown; all of it when the daemon has begun anew. */
-double metrics_growth(const struct metrics *before, const struct metrics *now, const char *name);
+double metrics_growth(const char *before, const char *now, const char *name);
 
 /* The quantile, 0.5 or 0.99, of what a histogram has observed between the two, by linear
  * interpolation within its bucket, in the histogram's own unit; negative: it observed nothing. */
-double metrics_quantile(const struct metrics *before, const struct metrics *now, const char *name,
-                        double quantile);
+double metrics_quantile(const char *before, const char *now, const char *name, double quantile);
 
 enum { STATE_SIZE = 24 };
 
@@ -39,9 +24,9 @@ struct daemon_state {
     char state[STATE_SIZE]; /* of /readyz, or "away" */
     char redis[STATE_SIZE]; /* "ok", "down", "read_only" …; "-" when it is away */
     char ledger[STATE_SIZE];
-    struct metrics metrics; /* none when it is away */
-    int64_t at_ns;          /* when they were read, by the monotonic clock */
-    char why[512];          /* why it is away; else empty */
+    char *metrics; /* the text of /metrics; NULL when it is away */
+    int64_t at_ns; /* when they were read, by the monotonic clock */
+    char why[512]; /* why it is away; else empty */
 };
 
 /* Asks the daemon. The caller frees the state. */

@@ -8,7 +8,7 @@
 #include "ctl/output/answer.h"
 #include "ctl/output/table.h"
 
-static void add_orders(json_t *row, const struct metrics *metrics)
+static void add_orders(json_t *row, const char *metrics)
 {
     static const char *const outcomes[] = {"accepted", "sold_out", "unavailable",
                                            "outcome_unknown"};
@@ -29,8 +29,8 @@ static void ask(struct context *context, const struct address *address, json_t *
     struct daemon_state state;
     daemon_ask(context, address, &state);
     json_t *row = daemon_pack(&state);
-    if (state.metrics.text)
-        add_orders(row, &state.metrics);
+    if (state.metrics)
+        add_orders(row, state.metrics);
     if (state.why[0] != '\0')
         say("%s", state.why);
     *answered = *answered || state.why[0] == '\0';

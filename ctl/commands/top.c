@@ -95,7 +95,7 @@ static double rate(const struct frames *frames, size_t daemon, const char *const
     const struct daemon_state *before = &frames->before[daemon], *now = &frames->now[daemon];
     double growth = 0;
     for (; *names; names++)
-        growth += metrics_growth(&before->metrics, &now->metrics, *names);
+        growth += metrics_growth(before->metrics, now->metrics, *names);
     double seconds = (double)(now->at_ns - before->at_ns) / (double)CLOCK_NS_PER_S;
     return seconds > 0 ? growth / seconds : 0;
 }
@@ -103,12 +103,12 @@ static double rate(const struct frames *frames, size_t daemon, const char *const
 /* Rates need two readings of the same daemon. */
 static bool has_rates(const struct frames *frames, size_t daemon)
 {
-    return frames->before[daemon].metrics.count > 0 && frames->now[daemon].metrics.count > 0;
+    return frames->before[daemon].metrics && frames->now[daemon].metrics;
 }
 
 static double quantile_ms(const struct frames *frames, size_t daemon, double quantile)
 {
-    return 1000 * metrics_quantile(&frames->before[daemon].metrics, &frames->now[daemon].metrics,
+    return 1000 * metrics_quantile(frames->before[daemon].metrics, frames->now[daemon].metrics,
                                    "seckill_order_seconds", quantile);
 }
 
