@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "service/config/config.h"
-#include "service/config/networks.h"
+#include "service/config/address.h"
 #include "service/config/tokens.h"
 #include "service/drain.h"
 #include "service/node.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/config/secrets.h"
+#include "service/config/tokens.h"
 #include "service/config/sources.h"
 #include "service/config/text.h"
 #include "service/config/value.h"

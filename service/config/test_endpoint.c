@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "service/config/endpoint.h"
+#include "service/config/address.h"
 
 static void test_path_of_a_socket(void **state)
 {

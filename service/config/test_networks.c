@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "service/config/networks.h"
+#include "service/config/address.h"
 
 static struct address address(const char *text)
 {

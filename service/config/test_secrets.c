@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/config/secrets.h"
+#include "service/config/tokens.h"
 
 static void test_list_is_split_at_commas(void **state)
 {

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/config/endpoint.h"
-#include "service/config/networks.h"
-#include "service/config/secrets.h"
+#include "service/config/address.h"
+#include "service/config/tokens.h"
 #include "service/config/text.h"
 
 /* ---- values as the log may show them ---- */

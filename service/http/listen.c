@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/config/endpoint.h"
+#include "service/config/address.h"
 
 enum {
     BACKLOG = 4096,
@@ -281,7 +281,7 @@ enum {
 static_assert(ENDPOINT_PATH_SIZE + 12 <= (int)sizeof((struct sockaddr_un *)NULL)->sun_path,
               "a path with a process id behind it fits");
 
-static struct sockaddr_un address_of(const char *path)
+static struct sockaddr_un socket_address(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -316,7 +316,7 @@ static int lock_directory(const char *path)
 static const char *why_taken(const char *path)
 {
     struct stat status;
-    struct sockaddr_un address = address_of(path);
+    struct sockaddr_un address = socket_address(path);
     if (lstat(path, &status) != 0)
         return errno == ENOENT ? NULL : strerror(errno);
     if (!S_ISSOCK(status.st_mode))
@@ -332,7 +332,7 @@ static const char *why_taken(const char *path)
 /* Makes the listening socket under `name` and moves it to `path`. False with errno. */
 static bool place(int fd, const char *name, const char *path)
 {
-    struct sockaddr_un address = address_of(name);
+    struct sockaddr_un address = socket_address(name);
     unlink(name); /* of a process that had our number and died on the way */
     return bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && chmod(name, MODE) == 0 &&
            listen(fd, UNIX_BACKLOG) == 0 && rename(name, path) == 0;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/config/endpoint.h"
+#include "service/config/address.h"
 #include "service/http/listen.h"
 #include "service/http/loop.h"
 #include "service/http/room.h"

@@ -4,7 +4,7 @@
 #define SECKILL_SERVICE_HTTP_THREAD_H
 
 #include "base/worker.h"
-#include "service/config/networks.h"
+#include "service/config/address.h"
 #include "service/request/request.h"
 #include "service/service.h"
 

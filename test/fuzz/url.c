@@ -10,8 +10,7 @@
 
 #include "base/url.h"
 #include "lua/redis.h"
-#include "service/config/endpoint.h"
-#include "service/config/networks.h"
+#include "service/config/address.h"
 #include "sql/db/db.h"
 #include "test/fuzz/fuzz.h"
 
