@@ -180,7 +180,7 @@ $(BUILD)/%.o: %.c | $(headers)
 ctl_archive := $(BUILD)/libseckillctl.a
 ctl_libs    := $(shell pkg-config --libs libcurl jansson 2>/dev/null) -lm
 
-$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c))
+$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c config_file.c identifier.c))
 	$(call say,AR,$@)
 	$(Q)rm -f $@
 	$(Q)$(AR) rcs $@ $^

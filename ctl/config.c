@@ -9,31 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/config_file.h"
 #include "ctl/output/say.h"
 
 #define DEFAULT_ADDRESS "http://127.0.0.1:8080"
-enum { LINE_SIZE = 32768, PATH_SIZE = 4096 }; /* a line may name all daemons of all pods */
+enum { PATH_SIZE = 4096 };
 
 #define CTL_SETTING_ROW(id, name, variable, help) {name, variable, help},
 const struct setting_row setting_rows[SETTING_COUNT] = {CTL_SETTINGS(CTL_SETTING_ROW)};
 #undef CTL_SETTING_ROW
 
-/* Where a value comes from, for messages. */
 struct value {
-    char text[LINE_SIZE];
-    const char *origin; /* the file or the variable; NULL: not set */
+    const char *text;   /* within the file or the environment */
+    const char *origin; /* the file or the variable, for messages; NULL: not set */
 };
 
 /* ---- addresses ---- */
-
-static bool visible(const char *text)
-{
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-        if (*at <= ' ' || *at >= 0x7f)
-            return false;
-    return *text != '\0';
-}
 
 /* Accepts the part behind the scheme without a user or a path: the program adds token and path. */
 static bool is_host(const char *text)
@@ -45,7 +38,7 @@ bool address_parse(const char *text, struct address *address_out)
 {
     *address_out = (struct address){.shown = ""};
     size_t length = strlen(text);
-    if (!visible(text) || length + sizeof "http://" > ADDRESS_SIZE)
+    if (length == 0 || !text_visible(text) || length + sizeof "http://" > ADDRESS_SIZE)
         return false;
     memcpy(address_out->shown, text, length + 1);
     const char *path = strncmp(text, "unix:", 5) == 0 ? text + 5 : text;
@@ -99,18 +92,19 @@ static bool read_pod(struct pod *pod, char *text, const struct value *value)
 
 static bool read_pods(struct config *config, const struct value *value)
 {
-    char text[LINE_SIZE], *rest = strcpy(text, value->text);
-    config->pod_count = 0;
-    while (rest) {
+    char *text = strdup(value->text), *rest = text;
+    bool good = true;
+    if (!text)
+        abort();
+    for (config->pod_count = 0; good && rest; config->pod_count++) {
         char *pod = strsep(&rest, ";");
-        if (config->pod_count == PODS_MAX) {
+        good = config->pod_count < PODS_MAX;
+        if (!good)
             say("%s: admin: more than %d pods", value->origin, PODS_MAX);
-            return false;
-        }
-        if (!read_pod(&config->pods[config->pod_count++], pod, value))
-            return false;
+        good = good && read_pod(&config->pods[config->pod_count], pod, value);
     }
-    return true;
+    free(text);
+    return good;
 }
 
 static bool read_addresses(struct config *config, const struct value *values)
@@ -129,7 +123,7 @@ static bool read_addresses(struct config *config, const struct value *values)
 
 static bool take_token(const char *text, const char *origin, char token_out[TOKEN_SIZE])
 {
-    if (!visible(text) || strchr(text, ',') || strlen(text) >= TOKEN_SIZE) {
+    if (*text == '\0' || !text_visible(text) || strchr(text, ',') || strlen(text) >= TOKEN_SIZE) {
         say("%s: a token has 1 to %d visible ASCII characters, no blank and no comma", origin,
             TOKEN_SIZE - 1);
         return false;
@@ -138,44 +132,36 @@ static bool take_token(const char *text, const char *origin, char token_out[TOKE
     return true;
 }
 
-/* White space at both ends goes. */
-static char *trim(char *text)
-{
-    text += strspn(text, " \t\r\n");
-    size_t length = strlen(text);
-    while (length > 0 && strchr(" \t\r\n", text[length - 1]))
-        length--;
-    text[length] = '\0';
-    return text;
-}
-
-static bool is_private(FILE *file, const char *path)
+static bool is_private(const char *path)
 {
     struct stat status;
-    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
-        (status.st_mode & S_IROTH) != 0) {
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & S_IROTH) != 0) {
         say("%s: everybody can read this file with a token: chmod o= it", path);
         return false;
     }
     return true;
 }
 
+static void forget(char *text)
+{
+    if (text)
+        explicit_bzero(text, CONFIG_FILE_MAX + 1);
+    free(text);
+}
+
 /* The first line of a file. */
 static bool read_token_file(const char *path, char token_out[TOKEN_SIZE])
 {
-    char line[LINE_SIZE] = "";
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        say("%s: %s", path, strerror(errno));
+    const char *reason, *token = "";
+    char *text = text_read_file(path, &reason), *rest = text;
+    if (!text) {
+        say("%s: %s", path, reason);
         return false;
     }
-    bool good = is_private(file, path);
-    const char *token = "";
-    while (good && *token == '\0' && fgets(line, sizeof line, file))
-        token = trim(line);
-    fclose(file);
-    good = good && take_token(token, path, token_out);
-    explicit_bzero(line, sizeof line);
+    while (*token == '\0' && rest)
+        token = text_trim(strsep(&rest, "\n"));
+    bool good = is_private(path) && take_token(token, path, token_out);
+    forget(text);
     return good;
 }
 
@@ -198,8 +184,7 @@ static bool set_value(struct value *values, const char *name, const char *text, 
     for (int i = 0; i < SETTING_COUNT; i++) {
         if (strcmp(setting_rows[i].name, name) != 0)
             continue;
-        snprintf(values[i].text, sizeof values[i].text, "%s", text);
-        values[i].origin = origin;
+        values[i] = (struct value){text, origin};
         return true;
     }
     return false;
@@ -208,47 +193,34 @@ static bool set_value(struct value *values, const char *name, const char *text, 
 /* One line "name = value", blank, or a comment. */
 static bool read_line(struct value *values, char *line, const char *path, unsigned number)
 {
-    char *name = trim(line);
+    char *name = text_trim(line);
     if (*name == '\0' || *name == '#')
         return true;
     char *equals = strchr(name, '=');
     if (equals) {
         *equals = '\0';
-        if (set_value(values, trim(name), trim(equals + 1), path))
+        if (set_value(values, text_trim(name), text_trim(equals + 1), path))
             return true;
     }
     say("%s:%u: not a line \"name = value\" with a known name", path, number);
     return false;
 }
 
-static bool read_lines(struct value *values, FILE *file, const char *path)
+/* `text_out` is for the caller to forget when the values are not needed any more. */
+static bool read_file(struct value *values, const char *path, char **text_out)
 {
-    char line[LINE_SIZE];
-    unsigned number = 0;
+    const char *reason;
+    unsigned number = 1;
+    char *rest = *text_out = text_read_file(path, &reason);
     bool good = true;
-    while (good && fgets(line, sizeof line, file)) {
-        number++;
-        good = strchr(line, '\n') || feof(file);
-        if (!good)
-            say("%s:%u: longer than %d bytes", path, number, LINE_SIZE - 2);
-        good = good && read_line(values, line, path, number);
-    }
-    if (good && values[SETTING_ADMIN_TOKEN].origin == NULL && !values[SETTING_SHOP_TOKEN].origin)
-        return true;
-    return good && is_private(file, path);
-}
-
-static bool read_file(struct value *values, const char *path, bool must_be)
-{
-    FILE *file = fopen(path, "re");
-    if (!file && errno == ENOENT && !must_be)
-        return true;
-    if (!file) {
-        say("%s: %s", path, strerror(errno));
+    if (!rest) {
+        say("%s: %s", path, reason);
         return false;
     }
-    bool good = read_lines(values, file, path);
-    fclose(file);
+    for (; good && rest; number++)
+        good = read_line(values, strsep(&rest, "\n"), path, number);
+    if (values[SETTING_ADMIN_TOKEN].origin || values[SETTING_SHOP_TOKEN].origin)
+        good = good && is_private(path);
     return good;
 }
 
@@ -292,19 +264,14 @@ static bool read_values(struct config *config, const struct value *values)
 
 bool config_load(struct config *config_out, const char *path)
 {
-    char usual[PATH_SIZE];
-    struct value *values = calloc(SETTING_COUNT, sizeof *values);
-    if (!values)
-        abort();
+    char usual[PATH_SIZE], *text = NULL;
+    struct value values[SETTING_COUNT] = {{.text = NULL}};
     *config_out = (struct config){.pod_count = 0};
-    bool good = true;
-    if (path)
-        good = read_file(values, path, true);
-    else if (usual_path(usual))
-        good = read_file(values, usual, false);
+    if (!path && usual_path(usual) && (access(usual, F_OK) == 0 || errno != ENOENT))
+        path = usual;
+    bool good = !path || read_file(values, path, &text);
     read_environment(values);
     good = good && read_values(config_out, values);
-    explicit_bzero(values, SETTING_COUNT * sizeof *values);
-    free(values);
+    forget(text);
     return good;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "service/config/text.h"
+#include "base/config_file.h"
 
 /* IPv4 addresses are kept as IPv6 ones behind this prefix, so that one comparison serves both, and
  * a client is the same whether it came to a socket of the one kind or of the other. */

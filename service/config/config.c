@@ -8,7 +8,7 @@
 
 #include "service/config/tokens.h"
 #include "service/config/sources.h"
-#include "service/config/text.h"
+#include "base/config_file.h"
 #include "service/config/value.h"
 #include "service/log/log.h"
 #include "service/log/log_sink.h"

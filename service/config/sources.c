@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/config/text.h"
+#include "base/config_file.h"
 #include "service/config/value.h"
 #include "service/log/log.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "service/config/config.h"
-#include "service/config/text.h"
+#include "base/config_file.h"
 #include "service/config/value.h"
 #include "service/log/log.h"
 

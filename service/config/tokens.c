@@ -9,7 +9,7 @@
 
 #include "service/config/config.h"
 #include "service/config/address.h"
-#include "service/config/text.h"
+#include "base/config_file.h"
 #include "service/log/log.h"
 
 /* ---- lists of secrets ---- */

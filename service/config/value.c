@@ -6,7 +6,7 @@
 
 #include "service/config/address.h"
 #include "service/config/tokens.h"
-#include "service/config/text.h"
+#include "base/config_file.h"
 
 /* ---- values as the log may show them ---- */
 

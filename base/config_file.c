@@ -1,5 +1,5 @@
-/* The texts that options come as: small files, and what may stand in them. */
-#include "service/config/text.h"
+/* Small files of settings or tokens, and what may stand in them. */
+#include "base/config_file.h"
 
 #include <ctype.h>
 #include <errno.h>
