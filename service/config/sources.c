@@ -180,23 +180,15 @@ static bool read_plain_flag(struct sources *sources, enum config_mode flag)
     return true;
 }
 
-/* The number of the option with this flag; OPTION_COUNT for an unknown one. */
-static size_t find_flag(const char *name)
-{
-    size_t i = 0;
-    for (; i < OPTION_COUNT; i++) {
-        char flag[OPTION_NAME_SIZE];
-        option_write_flag(config_options[i].name, flag);
-        if (strcmp(name, flag) == 0)
-            break;
-    }
-    return i;
-}
-
-/* `value`: NULL when none was given. */
+/* A flag is the name of an option with dashes for underscores. `value`: NULL when none was given. */
 static bool read_flag(struct sources *sources, const char *name, const char *value)
 {
-    size_t option = find_flag(name);
+    char word[2 * OPTION_NAME_SIZE];
+    size_t length = 0;
+    for (; name[length]; length++)
+        word[length] = name[length] == '-' ? '_' : name[length];
+    word[length] = '\0';
+    size_t option = strchr(name, '_') ? OPTION_COUNT : find_option(word);
     bool config = strcmp(name, "config") == 0; /* no option: a file cannot name the file to read */
     if (option == OPTION_COUNT && !config) {
         fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; --help lists all\n", name);
