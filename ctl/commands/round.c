@@ -16,14 +16,16 @@
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
-#include "ctl/commands/settings.h"
+
+#define RESET_PATH "/admin/stock/reset"
 
 enum {
     UNITS_MAX = 10000000,
     SEGMENTS_MAX = 1024,
     SEGMENTS = 20, /* of a new sale, unless it has fewer units */
     PATH_SIZE = 160,
-    REPEAT_SIZE = 256,
+    OPTIONS_SIZE = 256,
+    USE_SIZE = 256,
     KEY_BYTES = 16,
 };
 
@@ -50,12 +52,19 @@ static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SI
 
 /* ---- the call ---- */
 
-/* Writes the options that make a repeat by hand the same call: +30m would be another time then. */
-static void write_options(const char *repeat, const json_t *body, const char *key, char *out,
-                          size_t size)
+/* Writes the options that make a repeat by hand the same call: +30m would be another time then, and
+ * a reset takes from the sale what it is not told. */
+static void write_options(const json_t *body, const char *key, char *out, size_t size)
 {
     const char *starts = answer_text(body, "starts_at"), *ends = answer_text(body, "ends_at");
-    snprintf(out, size, "%s%s%s%s%s%s%s--key %s", repeat, *starts ? "--starts " : "", starts,
+    char reset[OPTIONS_SIZE] = "";
+    if (answer_integer(body, "if_round") > 0)
+        snprintf(reset, sizeof reset, "--total %lld --segments %lld --if-round %lld%s ",
+                 (long long)answer_integer(body, "total"),
+                 (long long)answer_integer(body, "segments"),
+                 (long long)answer_integer(body, "if_round"),
+                 json_is_true(json_object_get(body, "end_round")) ? " --end-round" : "");
+    snprintf(out, size, "%s%s%s%s%s%s%s--key %s", reset, *starts ? "--starts " : "", starts,
              *starts ? " " : "", *ends ? "--ends " : "", ends, *ends ? " " : "", key);
 }
 
@@ -76,18 +85,17 @@ static void call_once(struct context *context, const struct call *call, const ch
     free(line);
 }
 
-/* Sends the body with its key, and shows the sale. `repeat`: what a repeat needs beside the key.
- * Keeps `reply_out` for the caller, who frees it. */
-static int send(struct context *context, const char *path, const json_t *body, const char *repeat,
+/* Sends the body with its key, and shows the sale. Keeps `reply_out` for the caller, who frees it. */
+static int send(struct context *context, const char *path, const json_t *body,
                 struct reply *reply_out)
 {
-    char key[IDENTIFIER_SIZE], options[2 * REPEAT_SIZE];
+    char key[IDENTIFIER_SIZE], options[2 * OPTIONS_SIZE];
     *reply_out = (struct reply){.outcome = OUTCOME_FAILED};
     if (!choose_key(context, key))
         return EX_USAGE;
     struct call call = {
         .class = CLASS_ADMIN, .method = "POST", .path = path, .body = body, .key = key};
-    write_options(repeat, body, key, options, sizeof options);
+    write_options(body, key, options, sizeof options);
     call_once(context, &call, options, reply_out);
     if (strcmp(reply_out->code, "round_in_use") == 0)
         return EX_REFUSED; /* the caller says more than the refusal does */
@@ -136,7 +144,7 @@ int round_create(struct context *context)
     json_t *body = make_body(context, sku, total, segments, 0);
     if (!body)
         return EX_USAGE;
-    int status = send(context, "/admin/stock/reset", body, "", &reply);
+    int status = send(context, RESET_PATH, body, &reply);
     if (strcmp(reply.code, "round_mismatch") == 0)
         say("the sale is there already, in round %lld: see seckillctl reset",
             (long long)answer_integer(reply.json, "round"));
@@ -147,29 +155,10 @@ int round_create(struct context *context)
 
 /* ---- reset ---- */
 
-struct resetting {
-    struct context *context;
-    const char *sku;
-    json_t *body;
-    int64_t round; /* that it ends */
-    char repeat[REPEAT_SIZE];
-};
-
-/* Writes the options that a repeat by hand needs for the same body, as the sale may change. */
-static void write_repeat(struct resetting *resetting)
-{
-    bool ends = json_is_true(json_object_get(resetting->body, "end_round"));
-    snprintf(resetting->repeat, sizeof resetting->repeat,
-             "--total %lld --segments %lld --if-round %" PRId64 "%s ",
-             (long long)answer_integer(resetting->body, "total"),
-             (long long)answer_integer(resetting->body, "segments"), resetting->round,
-             ends ? " --end-round" : "");
-}
-
-static void write_use(const json_t *problem, char use_out[REPEAT_SIZE])
+static void write_use(const json_t *problem, char use_out[USE_SIZE])
 {
     const char *more = json_is_false(json_object_get(problem, "counted")) ? "at least " : "";
-    snprintf(use_out, REPEAT_SIZE,
+    snprintf(use_out, USE_SIZE,
              "ends round %lld with %s%lld paid orders, which stay paid, and %s%lld reserved ones, "
              "which expire",
              (long long)answer_integer(problem, "round"), more,
@@ -177,21 +166,11 @@ static void write_use(const json_t *problem, char use_out[REPEAT_SIZE])
              (long long)answer_integer(problem, "reserved"));
 }
 
-static int send_reset(struct resetting *resetting, bool ends, struct reply *reply_out)
-{
-    if (ends)
-        json_object_set_new(resetting->body, "end_round", json_true());
-    write_repeat(resetting);
-    return send(resetting->context, "/admin/stock/reset", resetting->body, resetting->repeat,
-                reply_out);
-}
-
 /* The round's orders hold units: the reset ends it only if the operator has said so. */
-static int end_round(struct resetting *resetting, const struct reply *refusal)
+static int end_round(struct context *context, json_t *body, const struct reply *refusal)
 {
-    char use[REPEAT_SIZE];
+    char use[USE_SIZE];
     struct reply reply;
-    struct context *context = resetting->context;
     write_use(refusal->json, use);
     if (has_option(context, OPTION_YES) && !has_option(context, OPTION_END_ROUND)) {
         say("round_in_use: the reset %s", use);
@@ -201,28 +180,30 @@ static int end_round(struct resetting *resetting, const struct reply *refusal)
     int status = say_and_ask(has_option(context, OPTION_YES), "the reset %s", use);
     if (status != EX_OK)
         return status;
-    status = send_reset(resetting, true, &reply);
+    json_object_set_new(body, "end_round", json_true());
+    status = send(context, RESET_PATH, body, &reply);
     reply_free(&reply);
     return status;
 }
 
 /* A repeat of an earlier try says at once what that one said. */
-static int reset_sale(struct resetting *resetting, const json_t *stock)
+static int reset_sale(struct context *context, const char *sku, json_t *body, const json_t *stock)
 {
-    struct context *context = resetting->context;
     struct reply reply;
     bool repeats = has_option(context, OPTION_KEY);
     int status = say_and_ask(
         has_option(context, OPTION_YES),
         "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
-        repeats ? "repeats what " : "", resetting->sku, (long long)answer_integer(stock, "round"),
+        repeats ? "repeats what " : "", sku, (long long)answer_integer(stock, "round"),
         (long long)answer_integer(stock, "sold"), (long long)answer_integer(stock, "total"),
-        (long long)answer_integer(resetting->body, "total"));
+        (long long)answer_integer(body, "total"));
     if (status != EX_OK)
         return status;
-    status = send_reset(resetting, repeats && has_option(context, OPTION_END_ROUND), &reply);
+    if (repeats && has_option(context, OPTION_END_ROUND))
+        json_object_set_new(body, "end_round", json_true());
+    status = send(context, RESET_PATH, body, &reply);
     if (strcmp(reply.code, "round_in_use") == 0)
-        status = end_round(resetting, &reply);
+        status = end_round(context, body, &reply);
     else if (strcmp(reply.code, "round_mismatch") == 0)
         say("the sale is in round %lld now", (long long)answer_integer(reply.json, "round"));
     reply_free(&reply);
@@ -231,20 +212,20 @@ static int reset_sale(struct resetting *resetting, const json_t *stock)
 
 int round_reset(struct context *context)
 {
-    struct resetting resetting = {.context = context, .sku = sale_argument(context, 1)};
+    const char *sku = sale_argument(context, 1);
     struct reply stock;
-    int status = resetting.sku ? sale_read(context, resetting.sku, &stock) : EX_USAGE;
+    json_t *body = NULL;
+    int status = sku ? sale_read(context, sku, &stock) : EX_USAGE;
     if (status != EX_OK)
         return status;
-    int64_t total = answer_integer(stock.json, "total");
+    int64_t total = answer_integer(stock.json, "total"), round = 0;
     int64_t segments = (int64_t)json_array_size(json_object_get(stock.json, "segments"));
-    bool good = read_units(context, &total, &segments) &&
-                options_number(&context->options, OPTION_IF_ROUND, 1, UINT32_MAX,
-                               answer_integer(stock.json, "round"), &resetting.round);
-    if (good)
-        resetting.body = make_body(context, resetting.sku, total, segments, resetting.round);
-    status = resetting.body ? reset_sale(&resetting, stock.json) : EX_USAGE;
-    json_decref(resetting.body);
+    if (read_units(context, &total, &segments) &&
+        options_number(&context->options, OPTION_IF_ROUND, 1, UINT32_MAX,
+                       answer_integer(stock.json, "round"), &round))
+        body = make_body(context, sku, total, segments, round);
+    status = body ? reset_sale(context, sku, body, stock.json) : EX_USAGE;
+    json_decref(body);
     reply_free(&stock);
     return status;
 }
@@ -263,7 +244,7 @@ int round_restock(struct context *context)
         return EX_USAGE;
     }
     json_t *body = json_pack("{s:s, s:I}", "sku", sku, "units", (json_int_t)units);
-    int status = send(context, "/admin/stock/add", body, "", &reply);
+    int status = send(context, "/admin/stock/add", body, &reply);
     json_decref(body);
     reply_free(&reply);
     return status;
