@@ -12,7 +12,7 @@
 #include "ctl/commands/daemon.h"
 #include "ctl/options.h"
 #include "ctl/output/say.h"
-#include "ctl/commands/settings.h"
+#include "ctl/commands/commands.h"
 #include "ctl/output/table.h"
 
 /* ---- the command line ---- */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "ctl/commands/export.h"
+#include "ctl/commands/commands.h"
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
 #include "ctl/pods.h"

@@ -2,6 +2,8 @@
 #ifndef SECKILL_CTL_COMMANDS_COMMANDS_H
 #define SECKILL_CTL_COMMANDS_COMMANDS_H
 
+#include <jansson.h>
+
 #include "ctl/context.h"
 
 /* Commands that look. */
@@ -32,5 +34,28 @@ int reconcile_run(struct context *context);
 int process_log_level(struct context *context);
 int process_drain(struct context *context);
 int token_run(struct context *context);
+
+/* ---- what commands share ---- */
+
+/* Adds the settings that options name to a body. False after a message. */
+bool settings_add(const struct options *options, json_t *body);
+
+/* Reads TIME: "none", "now", "+30m" from now (s, m, h, d), or a time in UTC as the service takes
+ * it. A new JSON value, NULL if the text is anything else. */
+json_t *settings_time(const char *text, int64_t now_ms);
+
+struct listing {
+    const char *sku;    /* only this sale's orders; NULL: of all */
+    const char *status; /* only such orders; NULL: all */
+    const char *after;  /* only orders behind this id; NULL: all */
+    /* Takes one order, whose texts are printable ASCII. EX_IOERR ends the walk. */
+    int (*take)(void *argument, const json_t *order);
+    void *argument;
+};
+
+/* Walks the orders of the present pod in the order of their ids, each once. EX_OK when `take` has
+ * got them all, EX_IOERR when it has ended the walk; else the exit status, after a message that
+ * says where it ended. */
+int listing_walk(struct context *context, struct listing *listing);
 
 #endif

@@ -71,42 +71,34 @@ static void copy_state(char out[STATE_SIZE], const char *text)
     say_clean(out);
 }
 
-/* /readyz answers 503 with the same members while the daemon is not ready. */
-static void ask_readiness(struct context *context, struct daemon_state *state)
+static void get(struct context *context, const struct address *address, const char *path,
+                struct reply *reply_out)
 {
-    struct reply reply;
-    struct call call = {
-        .class = CLASS_OPS, .method = "GET", .path = "/readyz", .address = state->address};
-    http_call(context->http, &call, &reply);
-    const char *word = answer_text(reply.json, "status");
-    copy_state(state->state, *word ? word : "away");
-    copy_state(state->redis, answer_text(reply.json, "redis"));
-    copy_state(state->ledger, answer_text(reply.json, "ledger"));
-    if (*word == '\0')
-        snprintf(state->why, sizeof state->why, "%s", reply.why);
-    reply_free(&reply);
-}
-
-static void ask_metrics(struct context *context, struct daemon_state *state)
-{
-    struct reply reply;
-    struct call call = {
-        .class = CLASS_OPS, .method = "GET", .path = "/metrics", .address = state->address};
-    http_call(context->http, &call, &reply);
-    if (reply.outcome == OUTCOME_OK) {
-        state->metrics = reply.text;
-        reply.text = NULL;
-    }
-    reply_free(&reply);
+    struct call call = {.class = CLASS_OPS, .method = "GET", .path = path, .address = address};
+    http_call(context->http, &call, reply_out);
 }
 
 void daemon_ask(struct context *context, const struct address *address,
                 struct daemon_state *state_out)
 {
+    struct reply reply;
     *state_out = (struct daemon_state){.address = address};
-    ask_readiness(context, state_out);
-    if (state_out->why[0] == '\0')
-        ask_metrics(context, state_out);
+    get(context, address, "/readyz", &reply); /* 503 has the same members: it is not ready */
+    const char *word = answer_text(reply.json, "status");
+    copy_state(state_out->state, *word ? word : "away");
+    copy_state(state_out->redis, answer_text(reply.json, "redis"));
+    copy_state(state_out->ledger, answer_text(reply.json, "ledger"));
+    if (*word == '\0') {
+        snprintf(state_out->why, sizeof state_out->why, "%s", reply.why);
+    } else {
+        reply_free(&reply);
+        get(context, address, "/metrics", &reply);
+        if (reply.outcome == OUTCOME_OK) {
+            state_out->metrics = reply.text;
+            reply.text = NULL;
+        }
+    }
+    reply_free(&reply);
     state_out->at_ns = clock_now_ns();
 }
 

@@ -2,7 +2,6 @@
  *
  * why_part: a file gets its name when it is complete, so nobody takes a part for the whole. */
 #define _GNU_SOURCE /* asprintf */
-#include "ctl/commands/export.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,5 +1,4 @@
 /* seckillctl pause, resume, window, limit, pay-within: a sale's settings in mid-sale. */
-#include "ctl/commands/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
