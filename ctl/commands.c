@@ -65,6 +65,7 @@ const struct command *commands_find(const char *name)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
+    say("there is no command %s: seckillctl help lists all", name);
     return NULL;
 }
 
@@ -96,7 +97,7 @@ static void print_options(uint32_t options, FILE *out)
     }
 }
 
-void commands_help(FILE *out)
+static void print_all(FILE *out)
 {
     fputs("usage: seckillctl COMMAND [ARGUMENT]... [OPTION]...\n\n"
           "Shows and steers the sales of seckilld over its HTTP interface.\n\n",
@@ -117,26 +118,28 @@ void commands_help(FILE *out)
         out);
 }
 
-void commands_help_one(const struct command *command, FILE *out)
+static void print_one(const struct command *command, FILE *out)
 {
     fprintf(out, "usage: seckillctl %s%s%s [OPTION]...\n\n%s %s.\n\n", command->name,
             *command->arguments ? " " : "", command->arguments, command->name, command->help);
     print_options(command->options | OPTIONS_OF_ALL, out);
 }
 
+int commands_help(const char *name, FILE *out)
+{
+    const struct command *command = name ? commands_find(name) : NULL;
+    if (name && !command)
+        return EX_USAGE;
+    if (command)
+        print_one(command, out);
+    else
+        print_all(out);
+    return EX_OK;
+}
+
 static int help_run(struct context *context)
 {
-    const char *name = argument(context, 1);
-    const struct command *command = name ? commands_find(name) : NULL;
-    if (name && !command) {
-        say("there is no command %s", name);
-        return EX_USAGE;
-    }
-    if (command)
-        commands_help_one(command, stdout);
-    else
-        commands_help(stdout);
-    return EX_OK;
+    return commands_help(argument(context, 1), stdout);
 }
 
 static int completion_run(struct context *context)

@@ -27,14 +27,13 @@ struct command {
     int (*run)(struct context *context);
 };
 
-/* NULL if there is no command of this name. */
+/* NULL after a message if there is no command of this name. */
 const struct command *commands_find(const char *name);
 
 /* True if the arguments and options fit the command; else a message says why not. */
 bool commands_check(const struct command *command, const struct options *options);
 
-/* The help of all commands, or of one. */
-void commands_help(FILE *out);
-void commands_help_one(const struct command *command, FILE *out);
+/* Prints the help of the command, of all for NULL; EX_USAGE after a message if there is none. */
+int commands_help(const char *name, FILE *out);
 
 #endif

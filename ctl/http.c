@@ -68,8 +68,10 @@ static bool changes(const struct call *call)
     return strcmp(call->method, "GET") != 0;
 }
 
-static size_t take_text(struct reply *reply, const char *data, size_t length)
+static size_t take_body(char *data, size_t size, size_t count, void *argument)
 {
+    struct reply *reply = argument;
+    size_t length = size * count;
     if (reply->length + length > BODY_MAX)
         return 0;
     char *text = realloc(reply->text, reply->length + length + 1);
@@ -80,11 +82,6 @@ static size_t take_text(struct reply *reply, const char *data, size_t length)
     reply->length += length;
     text[reply->length] = '\0';
     return length;
-}
-
-static size_t take_body(char *data, size_t size, size_t count, void *argument)
-{
-    return take_text(argument, data, size * count);
 }
 
 /* A header that is not NULL, on the list. */
@@ -227,7 +224,7 @@ static void call_address(struct http *http, const struct call *call, const struc
     else
         judge_no_answer(http->curl, call, code, address, reply);
     if (!reply->text)
-        take_text(reply, "", 0);
+        take_body("", 1, 0, reply);
 }
 
 /* Goes on to the next daemon only while none can have got the request. */

@@ -46,22 +46,15 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     if (!options_read(&context.options, argc, argv))
         return EX_USAGE;
-    bool help = has_option(&context, OPTION_HELP);
     const char *name = argument(&context, 0);
+    if (has_option(&context, OPTION_HELP))
+        return finish(commands_help(name, stdout));
     if (!name) {
-        commands_help(help ? stdout : stderr);
-        return help ? finish(EX_OK) : EX_USAGE;
-    }
-    const struct command *command = commands_find(name);
-    if (!command) {
-        say("there is no command %s: see seckillctl help", name);
+        commands_help(NULL, stderr);
         return EX_USAGE;
     }
-    if (help) {
-        commands_help_one(command, stdout);
-        return finish(EX_OK);
-    }
-    if (!commands_check(command, &context.options))
+    const struct command *command = commands_find(name);
+    if (!command || !commands_check(command, &context.options))
         return EX_USAGE;
     return finish(run(command, &context));
 }

@@ -58,12 +58,14 @@ static int reconcile_sale(struct context *context, const char *sku, json_t **rep
     json_t *body = json_pack("{s:s}", "sku", sku);
     struct call call = {
         .class = CLASS_ADMIN, .method = "POST", .path = "/admin/reconcile", .body = body};
-    http_call(context->http, &call, &reply);
-    int status = answer_check(context, &reply, NULL);
-    *report_out = status == EX_OK ? json_incref(reply.json) : NULL;
+    int status = answer_ask(context, &call, &reply);
     json_decref(body);
+    *report_out = NULL;
+    if (status != EX_OK)
+        return status;
+    *report_out = json_incref(reply.json);
     reply_free(&reply);
-    return status;
+    return EX_OK;
 }
 
 /* Notes a segment that was set again; the report has told the difference before. */
@@ -133,26 +135,29 @@ int reconcile_run(struct context *context)
 
 /* ---- the report ---- */
 
-static json_t *pack_sale(const struct audit_sale *sale, bool several_pods)
+/* With the units that Redis says are left only for readers. */
+static json_t *pack_sale(const struct audit_sale *sale, const struct context *context)
 {
     json_t *segments = json_deep_copy(json_object_get(sale->head, "segments")), *segment;
     json_int_t total = answer_integer(sale->head, "total");
-    json_int_t sold = answer_integer(sale->head, "sold");
+    json_int_t sold = answer_integer(sale->head, "sold"), in_redis = 0;
     size_t i;
     json_array_foreach(segments, i, segment)
     {
         json_int_t capacity = answer_integer(segment, "capacity");
         json_object_set_new(segment, "available",
                             json_integer(capacity - answer_integer(segment, "sold")));
+        in_redis += answer_integer(json_object_get(segment, "redis"), "available");
     }
-    json_t *pod = several_pods ? json_integer((json_int_t)sale->pod) : NULL;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
-                     "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
-                     sold, "available", total - sold, "orders",
-                     (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
-                     (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved,
-                     "paid", (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled,
-                     "expired", (json_int_t)sale->expired, "segments", segments, "pod", pod);
+    json_t *pod = context->config.pod_count > 1 ? json_integer((json_int_t)sale->pod) : NULL;
+    json_t *left = has_option(context, OPTION_JSON) ? NULL : json_integer(in_redis);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*, s:o*}", "sku",
+        sale->sku, "round", (json_int_t)sale->round, "total", total, "sold", sold, "available",
+        total - sold, "orders", (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
+        (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved, "paid",
+        (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled, "expired",
+        (json_int_t)sale->expired, "segments", segments, "pod", pod, "in_redis", left);
 }
 
 static void print_lines(const json_t *lines, const char *before)
@@ -168,20 +173,7 @@ static void print_lines(const json_t *lines, const char *before)
     }
 }
 
-/* Adds the units that Redis says are left to a sale that pack_sale has made. */
-static void add_redis(json_t *sale)
-{
-    json_int_t left = 0;
-    size_t i;
-    const json_t *segment;
-    json_array_foreach(json_object_get(sale, "segments"), i, segment)
-    {
-        left += answer_integer(json_object_get(segment, "redis"), "available");
-    }
-    json_object_set_new(sale, "in_redis", json_integer(left));
-}
-
-static void print_report(const struct audit *audit, json_t *sales, const char *verdict)
+static void print_report(const struct audit *audit, const json_t *sales, const char *verdict)
 {
     static const struct column columns[] = {
         {"pod", "pod", CELL_NUMBER},
@@ -198,12 +190,6 @@ static void print_report(const struct audit *audit, json_t *sales, const char *v
         {"expired", "states.expired", CELL_NUMBER},
     };
     size_t hidden = audit->context->config.pod_count > 1 ? 0 : 1; /* the column of the pod */
-    size_t i;
-    json_t *sale;
-    json_array_foreach(sales, i, sale)
-    {
-        add_redis(sale);
-    }
     table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
     if (json_object_size(audit->acked) > 0)
         printf("orders that clients saw accepted: %zu\n", json_object_size(audit->acked));
@@ -223,8 +209,7 @@ static int report(const struct audit *audit)
     bool unclear = !consistent && audit->moved;
     json_t *sales = json_array();
     for (size_t i = 0; i < audit->sale_count; i++)
-        json_array_append_new(sales,
-                              pack_sale(&audit->sales[i], audit->context->config.pod_count > 1));
+        json_array_append_new(sales, pack_sale(&audit->sales[i], audit->context));
     json_t *all = json_pack("{s:o, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
                             (json_int_t)json_object_size(audit->acked), "differences",
                             audit->differences, "awaiting", audit->awaiting, "recovered",

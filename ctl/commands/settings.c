@@ -104,12 +104,12 @@ static int change(struct context *context, const char *sku, const json_t *body)
     struct reply reply;
     snprintf(path, sizeof path, "/admin/sale/%s", sku);
     struct call call = {.class = CLASS_ADMIN, .method = "PATCH", .path = path, .body = body};
-    http_call(context->http, &call, &reply);
-    int status = answer_check(context, &reply, NULL);
-    if (status == EX_OK)
-        sale_print_one(context, reply.json);
+    int status = answer_ask(context, &call, &reply);
+    if (status != EX_OK)
+        return status;
+    sale_print_one(context, reply.json);
     reply_free(&reply);
-    return status;
+    return EX_OK;
 }
 
 /* Asks when buyers of a sale that is open will be refused from now on. `what`: "pauses". */

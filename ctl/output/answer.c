@@ -1,7 +1,6 @@
 /* Prints answers, or why a call has not ended well; returns the exit status. */
 #include "ctl/output/answer.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,17 +57,15 @@ char *answer_repeat(const struct context *context, const char *repeat)
     return line;
 }
 
-static void say_repeat(const struct context *context, const char *repeat)
+int answer_check(const struct context *context, const struct reply *reply, const char *repeat)
 {
-    char *line = answer_repeat(context, repeat);
-    say("%s", line);
-    free(line);
-}
-
-int answer_failure(const struct context *context, const struct reply *reply, const char *repeat)
-{
-    assert(reply->outcome != OUTCOME_OK);
+    char *line;
     switch (reply->outcome) {
+    case OUTCOME_OK:
+        if (json_is_object(reply->json))
+            return EX_OK;
+        say("the answer is not a JSON object: is this the address of the service?");
+        return EX_PROTOCOL;
     case OUTCOME_REFUSED:
         say("%s", reply->why);
         if (strcmp(reply->code, "not_found") == 0)
@@ -76,7 +73,9 @@ int answer_failure(const struct context *context, const struct reply *reply, con
         break;
     case OUTCOME_UNKNOWN:
         say("the outcome is unknown: %s", reply->why);
-        say_repeat(context, repeat);
+        line = answer_repeat(context, repeat);
+        say("%s", line);
+        free(line);
         break;
     default:
         say("nothing was done: %s", reply->why);
@@ -84,24 +83,19 @@ int answer_failure(const struct context *context, const struct reply *reply, con
     return answer_status(reply);
 }
 
-int answer_check(const struct context *context, const struct reply *reply, const char *repeat)
+int answer_ask(struct context *context, const struct call *call, struct reply *reply_out)
 {
-    if (reply->outcome != OUTCOME_OK)
-        return answer_failure(context, reply, repeat);
-    if (json_is_object(reply->json))
-        return EX_OK;
-    say("the answer is not a JSON object: is this the address of the service?");
-    return EX_PROTOCOL;
+    http_call(context->http, call, reply_out);
+    int status = answer_check(context, reply_out, NULL);
+    if (status != EX_OK)
+        reply_free(reply_out);
+    return status;
 }
 
 int answer_get(struct context *context, const char *path, struct reply *reply_out)
 {
     struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
-    http_call(context->http, &call, reply_out);
-    int status = answer_check(context, reply_out, NULL);
-    if (status != EX_OK)
-        reply_free(reply_out);
-    return status;
+    return answer_ask(context, &call, reply_out);
 }
 
 /* A page goes to `take`, and pages->after to where the next one begins. */

@@ -7,19 +7,19 @@
 /* The exit status for a call that has not ended well. */
 int answer_status(const struct reply *reply);
 
-/* Prints why; returns the exit status. Not for OUTCOME_OK. `repeat`: the options that make a repeat
- * of the command harmless, such as "--key K", for an unknown outcome; NULL if a
- * repeat needs no more. */
-int answer_failure(const struct context *context, const struct reply *reply, const char *repeat);
-
 /* The line that tells how to repeat the command; the caller frees it. */
 char *answer_repeat(const struct context *context, const char *repeat);
 
-/* EX_OK for an answer that is OK and has a JSON object; else as above. */
+/* EX_OK for an answer that is OK and has a JSON object; else the exit status, after a message that
+ * says why. `repeat`: the options that make a repeat of the command harmless, such as "--key K", for
+ * an unknown outcome; NULL if a repeat needs no more. */
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
 
-/* GET as an operator. EX_OK: the caller frees the reply, whose JSON is an object. Else the exit
- * status after a message, and there is nothing to free. */
+/* Makes a call that needs no more for a repeat. EX_OK: the caller frees the reply, whose JSON is an
+ * object. Else the exit status after a message, and there is nothing to free. */
+int answer_ask(struct context *context, const struct call *call, struct reply *reply_out);
+
+/* Likewise, GET as an operator. */
 int answer_get(struct context *context, const char *path, struct reply *reply_out);
 
 /* The pages of a listing. An answer names in `next` where the following page begins, also when it

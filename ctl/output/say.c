@@ -71,12 +71,10 @@ int say_and_ask(bool yes, const char *format, ...)
 
 /* ---- signals ---- */
 
-enum { SIGNAL_TEXT_SIZE = 8192 };
-
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNAL_COUNT = sizeof signals / sizeof signals[0] };
 
-static char said[SIGNAL_TEXT_SIZE];
+static const char *said;
 static size_t said_length;
 static struct sigaction before[SIGNAL_COUNT];
 
@@ -92,8 +90,8 @@ static void on_signal(int number)
 void say_on_signal(const char *text)
 {
     struct sigaction action = {.sa_handler = on_signal};
-    snprintf(said, sizeof said, "%s", text);
-    said_length = strlen(said);
+    said = text;
+    said_length = strlen(text);
     sigfillset(&action.sa_mask);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         sigaction(signals[i], NULL, &before[i]);

@@ -22,7 +22,7 @@ enum { EX_REFUSED = 1 };
 int say_and_ask(bool yes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* From now on SIGINT, SIGTERM and SIGHUP print `text`, whole lines, on standard error and end the
- * program with EX_TEMPFAIL. The text is copied, and cut where it is too long. One thread. */
+ * program with EX_TEMPFAIL. The text stays the caller's until they do so no more. One thread. */
 void say_on_signal(const char *text);
 
 /* From now on the signals do what they did before. */
