@@ -34,21 +34,17 @@ struct http {
 
 struct http *http_open(const struct config *config, long timeout_s)
 {
-    struct http *http = calloc(1, sizeof *http);
-    if (!http)
-        return NULL;
+    struct http *http = malloc(sizeof *http);
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    *http = (struct http){.config = config, .curl = curl_easy_init(), .timeout_s = timeout_s};
-    if (http->curl)
-        return http;
-    free(http);
-    return NULL;
+    CURL *curl = curl_easy_init();
+    if (!http || !curl)
+        abort();
+    *http = (struct http){.config = config, .curl = curl, .timeout_s = timeout_s};
+    return http;
 }
 
 void http_close(struct http *http)
 {
-    if (!http)
-        return;
     curl_easy_cleanup(http->curl);
     curl_global_cleanup();
     free(http);

@@ -43,7 +43,7 @@ struct reply {
     bool repeated;        /* an earlier try of this call had an unknown outcome */
 };
 
-/* NULL without memory. One thread; the caller closes it. It reads the configuration until then. */
+/* For one thread; the caller closes it. It reads the configuration until then. */
 struct http *http_open(const struct config *config, long timeout_s);
 void http_close(struct http *http);
 

@@ -19,10 +19,6 @@ static int run(const struct command *command, struct context *context)
     if (!config_load(&context->config, context->options.values[OPTION_CONFIG]))
         return EX_CONFIG;
     context->http = http_open(&context->config, (long)timeout_s);
-    if (!context->http) {
-        say("out of memory");
-        return EX_OSERR;
-    }
     int status = pods_run(command, context);
     http_close(context->http);
     explicit_bzero(&context->config, sizeof context->config);

@@ -21,7 +21,7 @@ static bool several(const struct context *context)
     return context->pods_end - context->pods_begin > 1;
 }
 
-int pods_find_sku(struct context *context, const char *sku)
+int pods_find_sku(struct context *context, const char *sku, bool must_be)
 {
     char path[PATH_SIZE];
     int status = EX_NOINPUT;
@@ -44,6 +44,8 @@ int pods_find_sku(struct context *context, const char *sku)
         }
         found = has ? pod : found;
     }
+    if (found == PODS_MAX && status == EX_NOINPUT && must_be)
+        say("unknown_sku: no pod has a sale of %s", sku);
     if (found == PODS_MAX)
         return status;
     config_use_pod(&context->config, found);
@@ -56,13 +58,12 @@ static int run_by_sku(const struct command *command, struct context *context)
     const char *sku = argument(context, 1);
     if (!identifier_valid(sku, strlen(sku)))
         return command->run(context); /* which refuses it */
-    int status = pods_find_sku(context, sku);
-    if (status == EX_NOINPUT && command->pods == PODS_OF_NEW_SKU) {
+    bool is_new = command->pods == PODS_OF_NEW_SKU;
+    int status = pods_find_sku(context, sku, !is_new);
+    if (status == EX_NOINPUT && is_new) {
         config_use_pod(&context->config, context->pods_begin);
         status = EX_OK;
     }
-    if (status == EX_NOINPUT)
-        say("unknown_sku: no pod has a sale of %s", sku);
     return status == EX_OK ? command->run(context) : status;
 }
 

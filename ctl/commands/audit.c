@@ -248,9 +248,7 @@ static int add_named(struct audit *audit, size_t number)
     struct context *context = audit->context;
     const char *sku = sale_argument(context, number);
     bool several = context->pods_end - context->pods_begin > 1;
-    int status = !sku ? EX_USAGE : several ? pods_find_sku(context, sku) : EX_OK;
-    if (status == EX_NOINPUT)
-        say("unknown_sku: no pod has a sale of %s", sku);
+    int status = !sku ? EX_USAGE : several ? pods_find_sku(context, sku, true) : EX_OK;
     if (status == EX_OK)
         add_sale(audit, sku);
     return status;

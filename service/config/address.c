@@ -87,15 +87,12 @@ static bool read_network(const char *text, size_t length, struct network *networ
     if (!slash)
         return true;
     /* The /8 of an IPv4 address is counted behind the prefix of all IPv4 addresses. */
-    unsigned first = is_ipv4(&network_out->address) ? IPV4_BITS_BEFORE : 0, bits = 0;
-    size_t digits = length - head - 1;
-    for (size_t i = 1; i <= digits; i++) {
-        if (slash[i] < '0' || slash[i] > '9' || digits > 3)
-            return false;
-        bits = bits * 10 + (unsigned)(slash[i] - '0');
-    }
-    network_out->bits = first + bits;
-    return digits > 0 && network_out->bits <= BITS && ends_in_zeros(network_out);
+    unsigned first = is_ipv4(&network_out->address) ? IPV4_BITS_BEFORE : 0;
+    size_t digits = strspn(slash + 1, "0123456789");
+    if (digits == 0 || digits > 3 || digits != length - head - 1)
+        return false;
+    network_out->bits = first + (unsigned)strtoul(slash + 1, NULL, 10);
+    return network_out->bits <= BITS && ends_in_zeros(network_out);
 }
 
 bool networks_parse(const char *text, struct networks *networks_out)
