@@ -37,6 +37,11 @@ int token_run(struct context *context);
 
 /* ---- what commands share ---- */
 
+enum { TOKEN_BYTES = 24 };
+
+/* Writes random bytes in hexadecimal digits. False after a message. */
+bool token_make(char out[2 * TOKEN_BYTES + 1]);
+
 /* Adds the settings that options name to a body. False after a message. */
 bool settings_add(const struct options *options, json_t *body);
 

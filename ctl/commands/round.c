@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/identifier.h"
 #include "ctl/output/answer.h"
@@ -26,7 +25,6 @@ enum {
     PATH_SIZE = 160,
     OPTIONS_SIZE = 256,
     USE_SIZE = 256,
-    KEY_BYTES = 16,
 };
 
 /* ---- keys ---- */
@@ -34,20 +32,12 @@ enum {
 /* The key of an earlier try, or a new one. False after a message. */
 static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SIZE])
 {
-    unsigned char bytes[KEY_BYTES];
     const char *given = context->options.values[OPTION_KEY];
     if (given) {
         snprintf(key_out, IDENTIFIER_SIZE, "%s", given);
         return sale_identifier(given, "--key");
     }
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
-        say("there are no random bytes for a key");
-        return false;
-    }
-    char *at = stpcpy(key_out, "ctl-");
-    for (size_t i = 0; i < sizeof bytes; i++)
-        at += sprintf(at, "%02x", bytes[i]);
-    return true;
+    return token_make(stpcpy(key_out, "ctl-"));
 }
 
 /* ---- the call ---- */

@@ -26,7 +26,6 @@
 
 enum {
     TOKENS_MAX = 8, /* that a daemon takes */
-    TOKEN_BYTES = 24,
     FILE_MODE = S_IRUSR | S_IWUSR,
 };
 
@@ -119,14 +118,15 @@ static int write_file(const struct tokens *tokens, size_t first, const char *pat
 
 /* ---- the commands ---- */
 
-static bool add_new(struct tokens *tokens)
+bool token_make(char out[2 * TOKEN_BYTES + 1])
 {
     unsigned char bytes[TOKEN_BYTES];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        say("there are no random bytes for a token or a key");
         return false;
-    char *at = tokens->list[tokens->count++];
+    }
     for (size_t i = 0; i < sizeof bytes; i++)
-        at += sprintf(at, "%02x", bytes[i]);
+        sprintf(out + 2 * i, "%02x", bytes[i]);
     return true;
 }
 
@@ -136,10 +136,8 @@ static int rotate(struct tokens *tokens, const char *path)
         say("%s has %d tokens already: seckillctl token prune %s", path, TOKENS_MAX, path);
         return EX_REFUSED;
     }
-    if (!add_new(tokens)) {
-        say("there are no random bytes for a token");
+    if (!token_make(tokens->list[tokens->count++]))
         return EX_OSERR;
-    }
     int status = write_file(tokens, 0, path);
     if (status == EX_OK)
         printf("%s has %zu tokens, the new one last.\n"
