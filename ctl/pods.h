@@ -8,8 +8,8 @@
  * several the largest. */
 int pods_run(const struct command *command, struct context *context);
 
-/* Goes to the pod that has a sale of this sku, out of the context's pods. EX_NOINPUT if none has one,
- * after a message where one must; any other failure after a message. */
+/* Goes to the pod that has a sale of this sku, out of the context's pods. EX_NOINPUT if none has
+ * one, after a message where one must; any other failure after a message. */
 int pods_find_sku(struct context *context, const char *sku, bool must_be);
 
 /* The pod in the bits of an order's id. Versions before had other bits there; their orders are in

@@ -22,8 +22,8 @@ struct audit_sale {
     uint64_t user_units, user_hash_sum, users_over_limit; /* as they are counted for users */
 };
 
-/* Takes a page of the sale: the first one says what the sale is, each more of its users. EX_PROTOCOL
- * for one of another form. */
+/* Takes a page of the sale: the first one says what the sale is, each more of its users.
+ * EX_PROTOCOL for one of another form. */
 int audit_sale_add_page(void *sale, json_t *page);
 
 /* Adds a page's sums of this sale's orders. */

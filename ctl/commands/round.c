@@ -75,7 +75,7 @@ static void call_once(struct context *context, const struct call *call, const ch
     free(line);
 }
 
-/* Sends the body with its key, and shows the sale. Keeps `reply_out` for the caller, who frees it. */
+/* Sends the body with its key, and shows the sale. The caller frees the reply. */
 static int send(struct context *context, const char *path, const json_t *body,
                 struct reply *reply_out)
 {

@@ -11,8 +11,8 @@ int answer_status(const struct reply *reply);
 char *answer_repeat(const struct context *context, const char *repeat);
 
 /* EX_OK for an answer that is OK and has a JSON object; else the exit status, after a message that
- * says why. `repeat`: the options that make a repeat of the command harmless, such as "--key K", for
- * an unknown outcome; NULL if a repeat needs no more. */
+ * says why. `repeat`: the options that make a repeat of the command harmless, such as "--key K",
+ * for an unknown outcome; NULL if a repeat needs no more. */
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
 
 /* Makes a call that needs no more for a repeat. EX_OK: the caller frees the reply, whose JSON is an

@@ -180,7 +180,7 @@ static bool read_plain_flag(struct sources *sources, enum config_mode flag)
     return true;
 }
 
-/* A flag is the name of an option with dashes for underscores. `value`: NULL when none was given. */
+/* A flag is an option's name with dashes for underscores. `value`: NULL when none was given. */
 static bool read_flag(struct sources *sources, const char *name, const char *value)
 {
     char word[2 * OPTION_NAME_SIZE];
