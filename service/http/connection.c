@@ -1,125 +1,198 @@
-/* A connection and the request on it: a request's life hangs on its connection. */
-#include "service/http/connection.h"
-
+/* Connections, and the room for them at one listener.
+ *
+ * Each connection is in a list of its thread by what it waits for, the longest waiting first. Bytes
+ * that make no request, such as blank lines, do not set its clock back.
+ *
+ * why_strangers_first: a client that comes while all places are taken is let in, and the connection
+ * that has waited longest is closed in its stead. As long as strangers, and those that are sending
+ * a request, are more than those that were served, one of the former is closed, of the more
+ * numerous kind: a flood of connections that complete no request, or do not take their answers,
+ * displaces itself, however fast it comes, and clients that are served, or send a request at once,
+ * stay. Buyers whose order is under way are no such flood: for the next buyer an idle connection is
+ * closed. */
 #include <assert.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "service/http/fair.h"
-#include "service/http/reply.h"
-#include "service/http/room.h"
+#include "service/http/http.h"
+#include "service/http/server.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 
-/* ---- requests ---- */
+enum {
+    ROOM_EXTRA = 32,     /* connections above the limit, while those that make room are closed */
+    PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
+    FREED = 16,          /* places at most, see room_shrink */
+    GROWTH = 256,        /* places come back by this part a time */
+};
 
-static struct request *request_new(struct http_thread *thread, struct http_connection *connection)
-{
-    struct request *request = thread->free_requests;
-    if (request) {
-        thread->free_requests = request->queue_next;
-    } else {
-        request = calloc(1, sizeof *request);
-        if (!request)
-            abort();
-        request->home = &thread->home;
-        request->http.body = request->http.inline_body;
-    }
-    request_phase(request, PHASE_HEAD);
-    atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
-    request->http.refusal = PROBLEM_NONE;
-    request->http.held_ns = 0;
-    request->http.allow = NULL;
-    request->http.method = request->http.path = NULL;
-    request->http.probe = false;
-    trace_begin(&request->trace, NULL, NULL); /* until its head was read */
-    request->http.body_length = 0;
-    request->call.changes = request->call.again = false;
-    assert(!connection->request);
-    request->http.connection = connection;
-    connection->request = request;
-    return request;
-}
+static_assert(2 * (int)ROOM_EXTRA <= (int)HTTP_FILES_EXTRA, "two listeners have a room each");
 
-static void request_free(struct http_thread *thread, struct request *request)
-{
-    assert(!request->http.connection);
-    request_phase(request, PHASE_FREE);
-    answer_clear(&request->answer);
-    if (request->http.body != request->http.inline_body)
-        free(request->http.body);
-    request->http.body = request->http.inline_body;
-    request->queue_next = thread->free_requests;
-    thread->free_requests = request;
-}
+/* ---- lists ---- */
 
-void connection_abandon(struct http_thread *thread, struct http_connection *connection)
+static void list_remove(struct connection_list *list, struct http_connection *connection)
 {
-    struct request *request = connection->request;
-    if (!request)
-        return;
-    assert(request->http.connection == connection);
-    connection->request = NULL;
-    request->http.connection = NULL;
-    fair_let_go(thread, request);
-    if (request_in_flight(request))
-        request_phase(request, PHASE_ABANDONED);
+    assert(list->count > 0);
+    list->count--;
+    if (connection->prev)
+        connection->prev->next = connection->next;
     else
-        request_free(thread, request);
+        list->first = connection->next;
+    if (connection->next)
+        connection->next->prev = connection->prev;
+    else
+        list->last = connection->prev;
 }
 
-void connection_return(struct http_thread *thread, struct request *request)
+static void list_add(struct connection_list *list, struct http_connection *connection)
 {
-    assert(request_in_flight(request) && thread->in_flight > 0);
-    thread->in_flight--;
-    fair_returned(thread, request->http.kind);
-    if (!request->http.connection) {
-        request_free(thread, request);
+    connection->since_ns = connection->thread->now_ns;
+    connection->next = NULL;
+    connection->prev = list->last;
+    if (list->last)
+        list->last->next = connection;
+    else
+        list->first = connection;
+    list->last = connection;
+    list->count++;
+}
+
+void connection_move(struct http_connection *connection, enum connection_state state)
+{
+    struct connection_list *lists = connection->thread->lists;
+    if (connection->state == CONNECTION_GOING)
         return;
-    }
-    assert(request->http.connection->request == request);
-    request_phase(request, PHASE_READY);
+    list_remove(&lists[connection->state], connection);
+    connection->state = state;
+    list_add(&lists[state], connection);
 }
 
-void connection_expire(struct http_thread *thread)
+/* ---- which one is closed ---- */
+
+/* libmicrohttpd sees the end of both directions, and closes. */
+static void close_waiting(struct http_connection *connection)
 {
-    struct http_connection *connection;
-    while ((connection = thread->sending.first) &&
-           (thread->ending || connection->request->http.until_ns <= thread->now_ns)) {
-        connection_list_remove(connection);
-        reply_past_libmicrohttpd(connection, PROBLEM_REQUEST_TIMEOUT);
-    }
+    connection_move(connection, CONNECTION_GOING);
+    shutdown(connection->fd, SHUT_RDWR);
 }
 
-void connection_begin(struct http_thread *thread, struct http_connection *connection)
+static void refuse_sending(struct http_connection *connection, enum problem problem)
 {
-    connection_abandon(thread, connection); /* a request whose end was not reported */
-    struct request *request = request_new(thread, connection);
-    connection->answered = false;
-    connection_list_remove(connection);
-    if (!connection->told_to_go)
-        connection_list_add(thread, &thread->sending, connection);
-    request->arrived_ns = thread->now_ns;
-    request->http.until_ns =
-        thread->now_ns + (int64_t)thread->service->config.deadline_ms * CLOCK_NS_PER_MS;
+    connection_move(connection, CONNECTION_GOING);
+    reply_past_libmicrohttpd(connection, problem);
 }
 
-void connection_free_requests(struct http_thread *thread)
+static bool has_written(const struct http_connection *connection)
 {
-    while (thread->free_requests) {
-        struct request *request = thread->free_requests;
-        assert(request->http.phase == PHASE_FREE);
-        thread->free_requests = request->queue_next;
-        free(request);
-    }
+    char byte;
+    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* ---- connections ---- */
+/* The first connection of a list, but for a few whose request may just have come. */
+static struct http_connection *first_quiet(const struct connection_list *list)
+{
+    struct http_connection *connection = list->first;
+    for (int i = 0; connection && i < PASSED_OVER_MAX && has_written(connection); i++)
+        connection = connection->next;
+    return connection ? connection : list->first;
+}
+
+static struct http_connection *earlier(struct http_connection *one, struct http_connection *other)
+{
+    return !other || (one && one->since_ns <= other->since_ns) ? one : other;
+}
+
+/* The connection that is closed to make room; see why_strangers_first. NULL: none. */
+static struct http_connection *choose(const struct http_thread *thread)
+{
+    const struct connection_list *strangers = &thread->lists[CONNECTION_STRANGER];
+    const struct connection_list *sending = &thread->lists[CONNECTION_SENDING];
+    const struct connection_list *served = &thread->lists[CONNECTION_SERVED];
+    if (strangers->count + sending->count <= served->count)
+        return earlier(first_quiet(strangers), first_quiet(served));
+    return sending->count > strangers->count ? sending->first : first_quiet(strangers);
+}
+
+/* False when complete requests are under way on all connections of the thread. */
+static bool make_room(struct http_thread *thread)
+{
+    struct http_connection *chosen = choose(thread);
+    if (!chosen)
+        return false;
+    if (chosen->state == CONNECTION_SENDING)
+        refuse_sending(chosen, PROBLEM_OVERLOADED);
+    else
+        close_waiting(chosen);
+    metrics_count(METRIC_CONNECTIONS_ROOM);
+    log_failure(LOG_WARN, "connections_full", "http", "connections_max=%u",
+                atomic_load(&thread->room->use->max));
+    return true;
+}
+
+/* ---- room ---- */
+
+unsigned room_accept_max(const struct http_room *room)
+{
+    return room->most + ROOM_EXTRA;
+}
+
+bool room_admits(const struct http_room *room)
+{
+    if (atomic_load(&room->use->open) < room_accept_max(room))
+        return true;
+    metrics_count(METRIC_CONNECTIONS_FULL); /* requests are under way on all connections */
+    return false;
+}
+
+/* The thread of the room that has most connections, if it has more than `most`. NULL: neither a
+ * thread of the room serves yet, nor is there another. */
+static struct http_thread *most_connections(struct http_room *room, struct http_thread *most)
+{
+    size_t count = room ? atomic_load(&room->thread_count) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (!most || atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
+            most = room->threads[i];
+    return most;
+}
+
+/* Of a thread that may be another one. */
+static void ask_for_places(struct http_thread *thread, unsigned count)
+{
+    atomic_fetch_add(&thread->room_asked, count);
+    request_home_wake(&thread->home);
+}
+
+/* From now on there are fewer places than descriptors, so that each further client gets that of the
+ * connection that has waited longest. Several threads may do so at once: the places come back.
+ *
+ * The descriptors may be with another thread, or listener. But as long as this thread has
+ * connections, libmicrohttpd accepts nobody until one of them has ended. */
+void room_shrink(struct http_thread *thread)
+{
+    if (atomic_load(&thread->room->use->open) >= room_accept_max(thread->room))
+        return; /* nobody is accepted because requests are under way on all connections */
+    struct http_thread *most =
+        most_connections(thread->room->beside, most_connections(thread->room, NULL));
+    unsigned open = atomic_load(&most->room->use->open), half = (open + 1) / 2;
+    unsigned freed = half < FREED ? half : FREED; /* few clients may just be sending a request */
+    atomic_store(&most->room->use->max, open > freed ? open - freed : 1);
+    if (most != thread)
+        make_room(thread);
+    ask_for_places(most, freed);
+}
+
+void room_grow(struct http_room *room)
+{
+    unsigned max = atomic_load(&room->use->max), more = max + max / GROWTH + 1;
+    if (max < room->most)
+        atomic_store(&room->use->max, more < room->most ? more : room->most);
+}
+
+/* ---- the life of a connection ---- */
 
 /* Where the kernel watches no further descriptor, libmicrohttpd finds the connection ended. */
 static void watch_hangup(struct http_thread *thread, const struct http_connection *connection)
@@ -134,25 +207,80 @@ static void watch_hangup(struct http_thread *thread, const struct http_connectio
 
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd)
 {
+    struct http_room *room = thread->room;
     struct http_connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         abort();
+    connection->thread = thread;
     connection->mhd = mhd;
     connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     watch_hangup(thread, connection);
-    room_enter(thread, connection);
+    connection->state = CONNECTION_STRANGER;
+    list_add(&thread->lists[CONNECTION_STRANGER], connection);
+    atomic_fetch_add(&thread->connections, 1);
+    if (atomic_fetch_add(&room->use->open, 1) < atomic_load(&room->use->max))
+        return connection;
+    struct http_thread *most = most_connections(room, NULL);
+    if (most == thread)
+        make_room(thread);
+    else
+        ask_for_places(most, 1);
     return connection;
 }
 
 /* A request that is still here was not reported as ended: libmicrohttpd gave up on it between two
  * errors of its own, with nothing sent. The socket is open until this returns, so the client can
  * still be told. */
-void connection_close(struct http_thread *thread, struct http_connection *connection)
+void connection_close(struct http_connection *connection)
 {
+    struct http_thread *thread = connection->thread;
     if (connection->request)
         reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
-    connection_abandon(thread, connection);
-    room_leave(thread, connection);
-    connection_list_remove(connection);
+    exchange_abandon(connection);
+    list_remove(&thread->lists[connection->state], connection);
+    size_t before = atomic_fetch_sub(&thread->connections, 1);
+    unsigned open = atomic_fetch_sub(&thread->room->use->open, 1);
+    assert(before > 0 && open > 0);
     free(connection); /* closing the socket takes it out of every epoll set */
+}
+
+/* ---- time ---- */
+
+static struct http_connection *longest_idle(const struct http_thread *thread)
+{
+    return earlier(thread->lists[CONNECTION_STRANGER].first,
+                   thread->lists[CONNECTION_SERVED].first);
+}
+
+static int64_t idle_due_ns(const struct http_thread *thread)
+{
+    const struct http_connection *first = longest_idle(thread);
+    return first ? first->since_ns + thread->service->config.idle_ms * CLOCK_NS_PER_MS : INT64_MAX;
+}
+
+static int64_t sending_due_ns(const struct http_thread *thread)
+{
+    const struct http_connection *first = thread->lists[CONNECTION_SENDING].first;
+    if (!first)
+        return INT64_MAX;
+    return thread->ending ? 0 : first->request->http.until_ns;
+}
+
+int64_t connection_due_ns(const struct http_thread *thread)
+{
+    int64_t idle_ns = idle_due_ns(thread), sending_ns = sending_due_ns(thread);
+    return idle_ns < sending_ns ? idle_ns : sending_ns;
+}
+
+void connection_expire(struct http_thread *thread)
+{
+    unsigned asked = atomic_exchange(&thread->room_asked, 0);
+    while (sending_due_ns(thread) <= thread->now_ns)
+        refuse_sending(thread->lists[CONNECTION_SENDING].first, PROBLEM_REQUEST_TIMEOUT);
+    while (asked > 0 && make_room(thread))
+        asked--;
+    while (idle_due_ns(thread) <= thread->now_ns) {
+        metrics_count(METRIC_CONNECTIONS_IDLE);
+        close_waiting(longest_idle(thread));
+    }
 }

@@ -1,20 +1,14 @@
 /* One exchange with a client: libmicrohttpd's callbacks, from the accept to the answer written. */
-#include "service/http/exchange.h"
-
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/calls/calls.h"
-#include "service/http/reply.h"
-#include "service/http/connection.h"
-#include "service/http/fair.h"
-#include "service/http/head.h"
-#include "service/http/room.h"
-#include "service/http/route.h"
-#include "service/request/unescape.h"
+#include "base/clock.h"
+#include "service/http/http.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
+#include "service/request/unescape.h"
 
 enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
 {
@@ -22,18 +16,114 @@ enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_
     (void)from;
     (void)length;
     thread->accepts++;
-    return room_admits(thread) ? MHD_YES : MHD_NO;
+    return room_admits(thread->room) ? MHD_YES : MHD_NO;
 }
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code)
 {
-    struct http_thread *thread = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = connection_open(thread, mhd);
+        *socket_context = connection_open(cls, mhd);
     } else {
-        connection_close(thread, *socket_context);
+        connection_close(*socket_context);
         *socket_context = NULL;
+    }
+}
+
+/* ---- requests ---- */
+
+static void move_phase(struct request *request, enum http_phase phase)
+{
+    static const bool allowed[PHASE_COUNT][PHASE_COUNT] = {
+        [PHASE_FREE] = {[PHASE_HEAD] = true},
+        [PHASE_HEAD] = {[PHASE_BODY] = true, [PHASE_FREE] = true},
+        [PHASE_BODY] = {[PHASE_IN_FLIGHT] = true, [PHASE_READY] = true, [PHASE_FREE] = true},
+        [PHASE_IN_FLIGHT] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
+        /* FREE: it came back. Until then a queue or a worker points to it. */
+        [PHASE_ABANDONED] = {[PHASE_FREE] = true},
+        [PHASE_READY] = {[PHASE_FREE] = true},
+    };
+    assert(allowed[request->http.phase][phase]);
+    request->http.phase = phase;
+}
+
+static bool is_in_flight(const struct request *request)
+{
+    enum http_phase phase = request->http.phase;
+    return phase == PHASE_IN_FLIGHT || phase == PHASE_ABANDONED;
+}
+
+static struct request *request_new(struct http_connection *connection)
+{
+    struct http_thread *thread = connection->thread;
+    struct request *request = thread->free_requests;
+    if (request) {
+        thread->free_requests = request->queue_next;
+    } else {
+        request = calloc(1, sizeof *request);
+        if (!request)
+            abort();
+        request->home = &thread->home;
+    }
+    assert(request->http.phase == PHASE_FREE && !connection->request);
+    memset(&request->http, 0, offsetof(struct request_http, inline_body));
+    request->http.body = request->http.inline_body;
+    move_phase(request, PHASE_HEAD);
+    atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
+    trace_begin(&request->trace, NULL, NULL); /* until its head was read */
+    request->call.changes = request->call.again = false;
+    request->arrived_ns = thread->now_ns;
+    request->http.until_ns =
+        thread->now_ns + (int64_t)thread->service->config.deadline_ms * CLOCK_NS_PER_MS;
+    request->http.connection = connection;
+    connection->request = request;
+    return request;
+}
+
+static void request_free(struct http_thread *thread, struct request *request)
+{
+    assert(!request->http.connection);
+    move_phase(request, PHASE_FREE);
+    answer_clear(&request->answer);
+    if (request->http.body != request->http.inline_body)
+        free(request->http.body);
+    request->queue_next = thread->free_requests;
+    thread->free_requests = request;
+}
+
+void exchange_abandon(struct http_connection *connection)
+{
+    struct request *request = connection->request;
+    if (!request)
+        return;
+    assert(request->http.connection == connection);
+    connection->request = NULL;
+    request->http.connection = NULL;
+    fair_let_go(connection->thread, request);
+    if (is_in_flight(request))
+        move_phase(request, PHASE_ABANDONED);
+    else
+        request_free(connection->thread, request);
+}
+
+void exchange_return(struct http_thread *thread, struct request *request)
+{
+    assert(is_in_flight(request) && thread->in_flight > 0);
+    thread->in_flight--;
+    fair_returned(thread, request->http.route->kind);
+    if (request->http.connection)
+        move_phase(request, PHASE_READY);
+    else
+        request_free(thread, request);
+}
+
+void exchange_free_requests(struct http_thread *thread)
+{
+    while (thread->free_requests) {
+        struct request *request = thread->free_requests;
+        assert(request->http.phase == PHASE_FREE);
+        thread->free_requests = request->queue_next;
+        free(request);
     }
 }
 
@@ -41,12 +131,14 @@ void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_co
 
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
-    struct http_thread *thread = cls;
+    (void)cls;
     /* The socket context, no pointer of libmicrohttpd: it lives until the connection closes. */
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    connection_begin(thread, connection);
-    struct request_http *http = &connection->request->http;
+    exchange_abandon(connection); /* a request whose end was not reported */
+    struct request_http *http = &request_new(connection)->http;
+    connection->answered = false;
+    connection_move(connection, CONNECTION_SENDING);
     struct route_path path;
     head_read_target(uri, http);
     route_note_encoding(uri + http->path_at, &path);
@@ -64,22 +156,23 @@ size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
 }
 
 /* Operators want to see who tries; the log bounds the lines per second. */
-static void note_unauthorized(struct http_thread *thread, const struct http_connection *connection)
+static void note_unauthorized(const struct http_connection *connection)
 {
     char address[NETWORKS_TEXT_SIZE];
     struct request *request = connection->request;
     const struct route *route = request->http.route;
     bool shop = route->class == ROUTE_SHOP;
     request->trace.shown = true;
-    access_address(thread, connection, address);
+    access_address(connection, address);
     metrics_count(shop ? METRIC_UNAUTHORIZED_SHOP : METRIC_UNAUTHORIZED_ADMIN);
     log_event(LOG_WARN, "unauthorized", "class=%s method=%s path=%s address=%s%s",
               shop ? "shop" : "admin", route->method, route->path, address,
               TRACE_LOG(&request->trace));
 }
 
-static bool wants_token(const struct service *service, const struct http_connection *connection)
+static bool wants_token(const struct http_connection *connection)
 {
+    const struct service *service = connection->thread->service;
     switch (connection->request->http.route->class) {
     case ROUTE_SHOP:
         return tokens_wanted(service->tokens, TOKENS_SHOP);
@@ -93,23 +186,22 @@ static bool wants_token(const struct service *service, const struct http_connect
 }
 
 /* Whether the request shows the token that its route wants, if any. */
-static bool authorized(struct http_thread *thread, const struct http_connection *connection)
+static bool authorized(const struct http_connection *connection)
 {
-    struct tokens *tokens = thread->service->tokens;
+    struct tokens *tokens = connection->thread->service->tokens;
     enum route_class class = connection->request->http.route->class;
     enum token_class wanted = class == ROUTE_SHOP ? TOKENS_SHOP : TOKENS_ADMIN;
-    if (!wants_token(thread->service, connection))
+    if (!wants_token(connection))
         return true;
     const char *given = head_bearer(connection->mhd);
     if (given && tokens_match(tokens, wanted, given))
         return true;
-    note_unauthorized(thread, connection);
+    note_unauthorized(connection);
     return false;
 }
 
 /* A browser sends calls for any page, and the shop's calls may need no token. */
-static bool page_admitted(struct http_thread *thread, const struct http_connection *connection,
-                          const char *url)
+static bool page_admitted(const struct http_connection *connection, const char *url)
 {
     char address[NETWORKS_TEXT_SIZE];
     struct request *request = connection->request;
@@ -118,38 +210,39 @@ static bool page_admitted(struct http_thread *thread, const struct http_connecti
         head_own_origin(connection->mhd, url, request->http.path_at))
         return true;
     request->trace.shown = true;
-    access_address(thread, connection, address);
+    access_address(connection, address);
     log_event(LOG_WARN, "origin_refused", "method=%s path=%s origin=%s host=%s address=%s%s",
-              route->method, route->path, LOG_QUOTE(head_origin(connection->mhd)),
-              LOG_QUOTE(head_host(connection->mhd)), address, TRACE_LOG(&request->trace));
+              route->method, route->path,
+              LOG_QUOTE(head_value(connection->mhd, MHD_HTTP_HEADER_ORIGIN)),
+              LOG_QUOTE(head_value(connection->mhd, MHD_HTTP_HEADER_HOST)), address,
+              TRACE_LOG(&request->trace));
     return false;
 }
 
 /* The headers are there. A refusal is kept until the body has been read, so that the connection can
  * go on; only where the body ends too far away, or nowhere for certain, it is answered at once. */
-static enum MHD_Result headers_read(struct http_thread *thread, struct http_connection *connection,
-                                    const char *method, const char *url, const char *version)
+static enum MHD_Result headers_read(struct http_connection *connection, const char *method,
+                                    const char *url, const char *version)
 {
+    struct http_thread *thread = connection->thread;
     struct request_http *http = &connection->request->http;
     const struct head_line line = {method, url, version, http->uri_length, http->bad_target};
     const struct route_path path = {url + http->path_at, http->plain_head, http->plain_tail};
-    request_phase(connection->request, PHASE_BODY);
+    move_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-    http->route = route_find(thread->classes, method, &path, &http->refusal, &http->allow);
+    http->route = route_find(thread->room->classes, method, &path, &http->refusal, &http->allow);
     enum problem bad = head_check(connection->mhd, &line, &connection->request->trace);
     access_sample(thread, connection->request);
-    if (bad != PROBLEM_NONE)
-        return reply_problem(thread, connection, connection->request, bad);
+    if (bad != PROBLEM_NONE) {
+        http->route = NULL;
+        return reply_problem(connection, connection->request, bad);
+    }
     if (!http->route)
         return MHD_YES;
     connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* their lines name it */
-    http->kind = http->route->kind;
-    http->method = http->route->method;
-    http->path = http->route->path;
-    http->probe = http->route->class == ROUTE_OPS || http->route->class == ROUTE_LIVE;
-    if (!page_admitted(thread, connection, url))
+    if (!page_admitted(connection, url))
         http->refusal = PROBLEM_ORIGIN_REFUSED;
-    else if (!authorized(thread, connection))
+    else if (!authorized(connection))
         http->refusal = PROBLEM_UNAUTHORIZED;
     else if (http->route->body && !head_json(connection->mhd))
         http->refusal = PROBLEM_UNSUPPORTED_MEDIA_TYPE;
@@ -178,10 +271,9 @@ static void body_read(struct request_http *http, const char *data, size_t length
 /* ---- the complete request ---- */
 
 /* Runs the call's handler on the texts of the request, which end with this function. */
-static enum call_start handle(struct http_thread *thread, struct http_connection *connection,
-                              const char *url)
+static enum call_start handle(struct http_connection *connection, const char *url)
 {
-    struct service *service = thread->service;
+    struct service *service = connection->thread->service;
     struct request *request = connection->request;
     const struct route *route = request->http.route;
     const char *path = url + request->http.path_at;
@@ -192,9 +284,9 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
         .tail = path + route_tail(route),
         .body = request->http.body,
         .body_length = request->http.body_length,
-        .key = route->body ? head_key(connection->mhd) : NULL,
-        .if_none_match = file ? head_if_none_match(connection->mhd) : NULL,
-        .now_ns = thread->now_ns,
+        .key = route->body ? head_value(connection->mhd, "Idempotency-Key") : NULL,
+        .if_none_match = file ? head_value(connection->mhd, MHD_HTTP_HEADER_IF_NONE_MATCH) : NULL,
+        .now_ns = connection->thread->now_ns,
     };
     if (!route->body)
         head_parameters(connection->mhd, &call);
@@ -211,27 +303,59 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
  * no answer any more. */
 static void refuse(const struct http_thread *thread, struct request *request)
 {
-    if (request->http.kind == CALL_ORDER)
+    if (request->http.route->kind == CALL_ORDER)
         metrics_count(thread->ending ? METRIC_ORDERS_UNAVAILABLE : METRIC_ORDERS_OVERLOADED);
     answer_problem(&request->answer, thread->ending ? PROBLEM_UNAVAILABLE : PROBLEM_OVERLOADED);
 }
 
-static void start(struct http_thread *thread, struct http_connection *connection, const char *url)
+static struct queue *queue_of(struct service *service, const struct request *request)
 {
-    struct service *service = thread->service;
+    enum call_kind kind = request->http.route->kind;
+    return kind == CALL_ORDER ? service->orders : service->calls[kind];
+}
+
+/* Sends a complete request on. The caller has reserved its place in the queue. */
+static void send_on(struct http_thread *thread, struct request *request)
+{
+    bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
+    assert(moved); /* no worker knows it yet */
+    enum call_kind kind = request->http.route->kind;
+    bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
+    int64_t bound_ms = call_bound_ms(&thread->service->config, locks);
+    move_phase(request, PHASE_IN_FLIGHT);
+    request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
+    request->order.until_ns = request->http.until_ns; /* of other calls nobody asks for it */
+    request->queue_next = NULL;
+    thread->in_flight++;
+    if (kind != CALL_ORDER) {
+        queue_push(queue_of(thread->service, request), request, request);
+        return;
+    }
+    /* Orders wait for the end of the turn: one lock of the queue carries them all. */
+    struct order_list *list = &thread->orders;
+    if (list->last)
+        list->last->queue_next = request;
+    else
+        list->first = request;
+    list->last = request;
+}
+
+static void start(struct http_connection *connection, const char *url)
+{
+    struct http_thread *thread = connection->thread;
     struct request *request = connection->request;
-    enum call_start next = handle(thread, connection, url);
+    enum call_start next = handle(connection, url);
     bool order = next == START_TO_ORDER_WORKER;
-    struct queue *queue = request_queue(service, request);
+    struct queue *queue = queue_of(thread->service, request);
     request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
-        request_phase(request, PHASE_READY);
+        move_phase(request, PHASE_READY);
     } else if (!thread->ending && queue_reserve(queue, request->flow)) {
-        request_send(thread, request);
-        fair_sent(thread, request->http.kind);
+        send_on(thread, request);
+        fair_sent(thread, request->http.route->kind);
     } else {
         refuse(thread, request);
-        request_phase(request, PHASE_READY);
+        move_phase(request, PHASE_READY);
     }
 }
 
@@ -242,7 +366,7 @@ static_assert((int)HISTOGRAM_CALL_LISTING - (int)HISTOGRAM_CALL_LOOKUP == (int)C
  * its client took to send it. */
 static void observe(const struct http_thread *thread, const struct request *request)
 {
-    enum call_kind kind = request->http.kind;
+    enum call_kind kind = request->http.route->kind;
     uint64_t ns = (uint64_t)(thread->now_ns - request->http.complete_ns);
     if (kind == CALL_ORDER)
         metrics_observe(HISTOGRAM_ORDER_SECONDS, ns);
@@ -255,41 +379,42 @@ static void observe(const struct http_thread *thread, const struct request *requ
 static void observe_return(const struct http_thread *thread, const struct request *request)
 {
     int64_t ns = thread->now_ns - request->stage_ns;
-    if (request->http.kind == CALL_ORDER)
+    if (request->http.route->kind == CALL_ORDER)
         metrics_observe(HISTOGRAM_STAGE_ANSWER, ns > 0 ? (uint64_t)ns : 0);
 }
 
 /* The request is complete: handles it, unless it is held. */
-static enum MHD_Result request_read(struct http_thread *thread, struct http_connection *connection,
-                                    const char *url)
+static enum MHD_Result request_read(struct http_connection *connection, const char *url)
 {
+    struct http_thread *thread = connection->thread;
     struct request *request = connection->request;
-    waiting_busy(thread, connection);
+    if (connection->state != CONNECTION_BUSY)
+        connection_move(connection, CONNECTION_BUSY);
     if (!fair_admit(thread, request))
         return MHD_YES;
     if (request->http.until_ns <= thread->now_ns) /* it was held too long */
         request->http.refusal = PROBLEM_OVERLOADED;
     request->stage_ns = request->http.complete_ns = thread->now_ns;
-    if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
+    if (head_leaves_no_room(connection->mhd))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
     else if (request->http.query_cut)
         request->http.refusal = PROBLEM_URI_TOO_LONG;
     if (request->http.refusal != PROBLEM_NONE) {
-        request_phase(request, PHASE_READY);
-        return reply_problem(thread, connection, request, request->http.refusal);
+        move_phase(request, PHASE_READY);
+        return reply_problem(connection, request, request->http.refusal);
     }
-    start(thread, connection, url);
+    start(connection, url);
     if (request->http.phase == PHASE_READY) {
         observe(thread, request);
-        return reply_answer(thread, connection, request);
+        return reply_answer(connection, request);
     }
     return MHD_YES;
 }
 
 /* For a request that waits for its worker. */
-static enum MHD_Result look_for_answer(struct http_thread *thread,
-                                       struct http_connection *connection)
+static enum MHD_Result look_for_answer(struct http_connection *connection)
 {
+    struct http_thread *thread = connection->thread;
     struct request *request = connection->request;
     bool in_flight = request->http.phase == PHASE_IN_FLIGHT;
     if (in_flight && request->http.until_ns > thread->now_ns && !thread->ending)
@@ -298,45 +423,45 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     observe(thread, request);
     if (!in_flight) {
         observe_return(thread, request);
-        return reply_answer(thread, connection, request);
+        return reply_answer(connection, request);
     }
-    connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
-    return reply_expired(thread, connection, request);
+    exchange_abandon(connection); /* freed when its worker, if it has one, returns it */
+    return reply_expired(connection, request);
 }
 
 enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const char *url,
                                 const char *method, const char *version, const char *upload_data,
                                 size_t *upload_data_size, void **con_cls)
 {
+    (void)cls;
     (void)mhd;
-    struct http_thread *thread = cls;
     struct http_connection *connection = *con_cls;
     struct request *request = connection->request;
     /* libmicrohttpd asks again although an answer was refused, or was written past it: close. */
     if (!request || connection->answered)
         return MHD_NO;
     if (request->http.phase == PHASE_HEAD)
-        return headers_read(thread, connection, method, url, version);
+        return headers_read(connection, method, url, version);
     if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
         body_read(&request->http, upload_data, *upload_data_size);
         *upload_data_size = 0;
         return MHD_YES;
     }
     if (request->http.phase == PHASE_BODY)
-        return request_read(thread, connection, url);
-    return look_for_answer(thread, connection);
+        return request_read(connection, url);
+    return look_for_answer(connection);
 }
 
 void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason)
 {
+    (void)cls;
     (void)mhd;
     (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
-    struct http_thread *thread = cls;
     struct http_connection *connection = *con_cls;
     if (!connection)
         return;
-    connection_abandon(thread, connection);
-    waiting_served(thread, connection);
+    exchange_abandon(connection);
+    connection_move(connection, CONNECTION_SERVED);
     *con_cls = NULL;
 }

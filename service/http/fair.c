@@ -12,12 +12,10 @@
  * why_three_lines: calls of the shop do not wait behind those of buyers, nor calls of operators
  * behind either: as many calls of each line go on. Operators and probes must be answered within a
  * second: only a crowd of their own calls is held, and shorter. */
-#include "service/http/fair.h"
-
 #include <assert.h>
 
 #include "base/clock.h"
-#include "service/http/route.h"
+#include "service/http/http.h"
 #include "service/metrics/metrics.h"
 
 enum {

@@ -1,12 +1,11 @@
 /* What the head of a request says: where it ends, who sends it, and from where. */
-#include "service/http/head.h"
-
 #include <assert.h>
-#include <microhttpd.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "service/http/http.h"
 
 enum {
     FORWARDED_MAX = 8, /* headers X-Forwarded-For of one request */
@@ -92,7 +91,7 @@ void head_read_target(const char *uri, struct request_http *http)
     http->bad_target = bad;
 }
 
-static const char *header(struct MHD_Connection *mhd, const char *name)
+const char *head_value(struct MHD_Connection *mhd, const char *name)
 {
     return MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, name);
 }
@@ -199,21 +198,9 @@ enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line
 const char *head_bearer(struct MHD_Connection *mhd)
 {
     static const char scheme[] = "Bearer ";
-    const char *value = header(mhd, MHD_HTTP_HEADER_AUTHORIZATION);
+    const char *value = head_value(mhd, MHD_HTTP_HEADER_AUTHORIZATION);
     bool bearer = value && strncasecmp(value, scheme, sizeof scheme - 1) == 0;
     return bearer ? value + sizeof scheme - 1 : NULL;
-}
-
-const char *head_origin(struct MHD_Connection *mhd)
-{
-    const char *origin = header(mhd, MHD_HTTP_HEADER_ORIGIN);
-    return origin ? origin : "";
-}
-
-const char *head_host(struct MHD_Connection *mhd)
-{
-    const char *host = header(mhd, MHD_HTTP_HEADER_HOST);
-    return host ? host : "";
 }
 
 /* why_two_ways: what a browser says in Sec-Fetch-Site holds behind a proxy that changes Host, and
@@ -221,14 +208,15 @@ const char *head_host(struct MHD_Connection *mhd)
  * another machine; there Origin tells, which ends in what the browser sent as Host. */
 bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at)
 {
-    const char *origin = head_origin(mhd);
-    const char *site = header(mhd, "Sec-Fetch-Site");
-    const char *host = path_at > 0 ? strstr(url, "://") + strlen("://") : head_host(mhd);
-    size_t length = (size_t)(skip(host, AUTHORITY) - host);
-    if (origin[0] == '\0')
+    const char *origin = head_value(mhd, MHD_HTTP_HEADER_ORIGIN);
+    const char *site = head_value(mhd, "Sec-Fetch-Site");
+    const char *host = head_value(mhd, MHD_HTTP_HEADER_HOST);
+    if (!origin || origin[0] == '\0')
         return true;
     if (site)
         return strcmp(site, "same-origin") == 0;
+    host = path_at > 0 ? strstr(url, "://") + strlen("://") : host ? host : "";
+    size_t length = (size_t)(skip(host, AUTHORITY) - host);
     const char *from = strstr(origin, "://");
     from = from ? from + strlen("://") : "";
     return length > 0 && strlen(from) == length && strncasecmp(from, host, length) == 0;
@@ -237,21 +225,11 @@ bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at
 bool head_json(struct MHD_Connection *mhd)
 {
     static const char json[] = "application/json";
-    const char *type = header(mhd, MHD_HTTP_HEADER_CONTENT_TYPE);
+    const char *type = head_value(mhd, MHD_HTTP_HEADER_CONTENT_TYPE);
     if (!type || strncasecmp(type, json, sizeof json - 1) != 0)
         return false;
     char next = type[sizeof json - 1];
     return next == '\0' || next == ';' || next == ' ' || next == '\t';
-}
-
-const char *head_key(struct MHD_Connection *mhd)
-{
-    return header(mhd, "Idempotency-Key");
-}
-
-const char *head_if_none_match(struct MHD_Connection *mhd)
-{
-    return header(mhd, MHD_HTTP_HEADER_IF_NONE_MATCH);
 }
 
 static enum MHD_Result note_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -311,7 +289,7 @@ bool head_local(struct MHD_Connection *mhd)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     return info && address_of(info->client_addr, &address) && address_is_loopback(&address) &&
-           !header(mhd, "X-Forwarded-For") && !header(mhd, "Forwarded");
+           !head_value(mhd, "X-Forwarded-For") && !head_value(mhd, "Forwarded");
 }
 
 static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -326,7 +304,7 @@ static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const cha
 
 /* Without room libmicrohttpd would close the connection without an answer, though the order were
  * accepted: the request must be refused while nothing has been done. */
-bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory)
+bool head_leaves_no_room(struct MHD_Connection *mhd)
 {
     enum MHD_ValueKind kinds =
         MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND | MHD_FOOTER_KIND;
@@ -335,5 +313,5 @@ bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory)
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     bytes += info ? info->header_size : 0;
     MHD_get_connection_values(mhd, kinds, note_memory, &bytes);
-    return bytes > memory;
+    return bytes > CONNECTION_MEMORY;
 }

@@ -1,15 +1,12 @@
 /* The HTTP threads: each drives a libmicrohttpd of its own from an epoll loop.
  *
- * An HTTP thread drives libmicrohttpd from outside: its epoll descriptor and an eventfd stand in the
+ * A thread drives libmicrohttpd from outside: its epoll descriptor and an eventfd stand in the
  * thread's epoll set. A turn of the loop: wait; take the requests that workers gave back; MHD_run
  * (which reads new requests and asks about waiting ones); hand the new orders to the order workers;
  * MHD_run again to write what was answered. */
 #define _GNU_SOURCE /* ppoll */
-#include "service/http/loop.h"
-
 #include <assert.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/http/connection.h"
-#include "service/http/exchange.h"
-#include "service/http/fair.h"
-#include "service/http/listen.h"
-#include "service/http/reply.h"
-#include "service/http/room.h"
-#include "service/http/route.h"
-#include "service/http/thread.h"
+#include "service/http/http.h"
 #include "service/log/log.h"
 
 enum {
@@ -58,18 +48,12 @@ static void take_returned(struct http_thread *thread)
         atomic_exchange_explicit(&thread->home.returned, NULL, memory_order_acquire);
     while (request) {
         struct request *next = request->queue_next;
-        connection_return(thread, request);
+        exchange_return(thread, request);
         request = next;
     }
 }
 
 /* ---- time limits ---- */
-
-static void expire_due(struct http_thread *thread)
-{
-    connection_expire(thread);
-    room_expire(thread);
-}
 
 /* libmicrohttpd may have work left that no event will announce, such as more input than one read
  * took: then it wants no waiting at all. It says the same while complete requests wait, so then it
@@ -78,8 +62,9 @@ static void expire_due(struct http_thread *thread)
 static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted = 0;
-    int64_t busy_ms = BUSY_TURN_MS + (int64_t)(thread->busy / BUSY_PER_MS);
-    if (thread->busy > 0)
+    size_t busy = thread->lists[CONNECTION_BUSY].count;
+    int64_t busy_ms = BUSY_TURN_MS + (int64_t)(busy / BUSY_PER_MS);
+    if (busy > 0)
         return ms < busy_ms ? ms : busy_ms;
     bool limited = MHD_get_timeout(thread->daemon, &wanted) == MHD_YES;
     return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
@@ -102,9 +87,7 @@ static int wait_ms(const struct http_thread *thread)
     if (thread->hangups_unseen)
         ms = sooner_ms(thread, thread->hangups_due_ns, ms);
     ms = libmicrohttpd_ms(thread, ms);
-    if (thread->sending.first)
-        ms = sooner_ms(thread, thread->sending.first->request->http.until_ns, ms);
-    ms = sooner_ms(thread, room_until_ns(thread), ms);
+    ms = sooner_ms(thread, connection_due_ns(thread), ms);
     return ms > 0 ? (int)ms : 0;
 }
 
@@ -115,7 +98,8 @@ static int wait_ms(const struct http_thread *thread)
  * are rarer. Answers end a nap. */
 static void nap(const struct http_thread *thread)
 {
-    if (thread->busy < NAP_BUSY || thread->runs_due > 0 || thread->closing ||
+    if (thread->lists[CONNECTION_BUSY].count < NAP_BUSY || thread->runs_due > 0 ||
+        thread->closing ||
         atomic_load_explicit(&thread->service->other_daemons, memory_order_relaxed) == 0)
         return;
     struct pollfd answers = {.fd = thread->home.wake_fd, .events = POLLIN};
@@ -201,7 +185,7 @@ static void unstick(struct http_thread *thread)
     if (waiting && thread->stuck)
         room_shrink(thread);
     else if (!waiting)
-        room_grow(thread);
+        room_grow(thread->room);
     thread->stuck = waiting;
 }
 
@@ -213,7 +197,7 @@ static bool turn(struct http_thread *thread)
     atomic_store_explicit(&thread->turned_ns, thread->now_ns, memory_order_relaxed);
     thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
-    expire_due(thread);
+    connection_expire(thread);
     fair_begin_turn(thread);
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
@@ -230,10 +214,10 @@ static bool turn(struct http_thread *thread)
 static void stop_accepting(struct http_thread *thread, int64_t until_ns)
 {
     int64_t handshakes_ns = thread->now_ns + HANDSHAKE_MS * CLOCK_NS_PER_MS;
-    if (!thread->listen_inherited && listener_ignore_new(thread->listen_fd))
+    if (!thread->room->inherited && listener_ignore_new(thread->listen_fd))
         while (thread->now_ns < handshakes_ns && thread->now_ns < until_ns)
             turn(thread);
-    while (!thread->listen_inherited && thread->now_ns < until_ns &&
+    while (!thread->room->inherited && thread->now_ns < until_ns &&
            listener_has_waiting(thread->listen_fd))
         turn(thread);
     MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
@@ -259,7 +243,8 @@ static void drain(struct http_thread *thread)
     int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
     for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
-        bool waiting = thread->in_flight > 0 || thread->busy > 0 || thread->sending.first;
+        bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].first ||
+                       thread->lists[CONNECTION_SENDING].first;
         quiet = events || waiting ? 0 : quiet + 1;
     }
     thread->ending = true; /* out of time: every deadline is now */
@@ -270,7 +255,7 @@ static void drain(struct http_thread *thread)
 static void thread_main(void *context)
 {
     struct http_thread *thread = context;
-    prctl(PR_SET_NAME, thread->name);
+    prctl(PR_SET_NAME, thread->room->thread_name);
     thread->now_ns = clock_now_ns();
     while (atomic_load(&thread->service->phase) < SERVICE_DRAINS)
         turn(thread);
@@ -296,15 +281,6 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
     }
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
-
-static const struct {
-    unsigned classes;
-    const char *name; /* of the thread */
-} parts[] = {
-    [HTTP_ALL] = {ROUTE_ALL, "http-thread"},
-    [HTTP_PUBLIC] = {ROUTE_PUBLIC, "http-thread"},
-    [HTTP_OPERATORS] = {ROUTE_OPERATORS, "http-admin"},
-};
 
 /* Without a time limit of libmicrohttpd's own: a byte now and then would set that back. */
 static struct MHD_Daemon *daemon_start(struct http_thread *thread)
@@ -358,8 +334,7 @@ static void undo_start(struct http_thread *thread)
 }
 
 struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
-                               bool inherited, enum http_part part, char *error_out,
-                               size_t error_size)
+                               char *error_out, size_t error_size)
 {
     struct http_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
@@ -368,9 +343,6 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     thread->room = room;
     thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
-    thread->listen_inherited = inherited;
-    thread->classes = parts[part].classes;
-    thread->name = parts[part].name;
     thread->daemon = daemon_start(thread);
     if (!thread->daemon || !open_files(thread)) {
         snprintf(error_out, error_size, "%s",
@@ -380,15 +352,13 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     }
     atomic_store(&thread->turned_ns, clock_now_ns());
     reply_prepare(thread);
-    room_join(room, thread);
+    size_t count = atomic_load(&room->thread_count);
+    assert(count < LISTENER_SOCKETS_MAX);
+    room->threads[count] = thread;
+    atomic_store(&room->thread_count, count + 1);
     if (!worker_start(&thread->worker, thread_main, thread))
         abort();
     return thread;
-}
-
-int64_t http_turned_ns(const struct http_thread *thread)
-{
-    return atomic_load_explicit(&thread->turned_ns, memory_order_relaxed);
 }
 
 void http_join(struct http_thread *thread)
@@ -404,7 +374,7 @@ void http_close(struct http_thread **thread_pointer)
         return;
     take_returned(thread); /* requests that outlasted the drain */
     assert(thread->in_flight == 0);
-    connection_free_requests(thread);
+    exchange_free_requests(thread);
     reply_discard(thread);
     close_files(thread);
     free(thread);

@@ -1,13 +1,11 @@
 /* Answers as libmicrohttpd's responses; the fixed ones are made once and shared. */
-#include "service/http/reply.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "service/http/head.h"
+#include "service/http/http.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/request/prepared.h"
@@ -103,46 +101,46 @@ static bool admit_failure(struct http_thread *thread, unsigned long *suppressed_
     return true;
 }
 
-void access_address(const struct http_thread *thread, const struct http_connection *connection,
-                    char text_out[NETWORKS_TEXT_SIZE])
+void access_address(const struct http_connection *connection, char text_out[NETWORKS_TEXT_SIZE])
 {
-    head_address(connection->mhd, &atomic_load(&thread->service->proxies)->networks, text_out);
+    const struct service *service = connection->thread->service;
+    head_address(connection->mhd, &atomic_load(&service->proxies)->networks, text_out);
     if (text_out[0] == '\0')
         snprintf(text_out, NETWORKS_TEXT_SIZE, "unix");
 }
 
 /* The path is that of the route, so the line holds nothing of a client but its address and ids. */
-static void write_line(const struct http_thread *thread, const struct http_connection *connection,
-                       const struct request *request, unsigned status, size_t bytes,
-                       unsigned long suppressed)
+static void write_line(const struct http_connection *connection, const struct request *request,
+                       unsigned status, size_t bytes, unsigned long suppressed)
 {
-    const struct request_http *http = &request->http;
+    const struct route *route = request->http.route;
     char address[NETWORKS_TEXT_SIZE], left_out[BYTES_SIZE] = "";
-    int64_t ms = (thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS;
-    access_address(thread, connection, address);
+    int64_t ms = (connection->thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS;
+    access_address(connection, address);
     if (suppressed > 0)
         snprintf(left_out, sizeof left_out, " suppressed=%lu", suppressed);
-    const char *path = http->path ? http->path : "other";
+    const char *path = route ? route->path : "other";
     bool open_end = path[strlen(path) - 1] == '/'; /* what follows is the client's */
     log_each(status >= 500 ? LOG_WARN : LOG_INFO, status >= 500 ? "request_failed" : "request",
              "method=%s path=%s%s status=%u ms=%lld bytes=%zu address=%s%s%s",
-             !http->path  ? "other"
-             : http->head ? "HEAD"
-                          : http->method,
+             !route               ? "other"
+             : request->http.head ? "HEAD"
+                                  : route->method,
              path, open_end ? "*" : "", status, (long long)ms, bytes, address,
              TRACE_LOG(&request->trace), left_out);
 }
 
 /* Writes the line of a request that is about to be answered, if it has one: that of a sample, or of
- * an answer with a status of 500 and above, unless only the answer to a probe. `bytes` of the body.
- * HTTP thread. */
-static void access_answered(struct http_thread *thread, const struct http_connection *connection,
-                            const struct request *request, unsigned status, size_t bytes)
+ * an answer with a status of 500 and above, unless to a probe. `bytes` of the body. */
+static void access_answered(const struct http_connection *connection, const struct request *request,
+                            unsigned status, size_t bytes)
 {
-    bool failed = status >= 500 && !request->http.probe;
+    const struct route *route = request->http.route;
+    bool probe = route && (route->class == ROUTE_OPS || route->class == ROUTE_LIVE);
+    bool failed = status >= 500 && !probe;
     unsigned long suppressed = 0;
-    if (request->trace.sampled || (failed && admit_failure(thread, &suppressed)))
-        write_line(thread, connection, request, status, bytes, suppressed);
+    if (request->trace.sampled || (failed && admit_failure(connection->thread, &suppressed)))
+        write_line(connection, request, status, bytes, suppressed);
 }
 
 /* ---- the ids of requests ---- */
@@ -166,7 +164,7 @@ static void add_ids(struct MHD_Response *response, const struct request *request
         add_header(response, "traceparent", parent);
 }
 
-/* Copies a problem to `out`, with the request's id as a further member. Returns the length. */
+/* Copies a problem's text to `out`, with its request's id as a member. Returns the length. */
 static size_t name_request(const struct request *request, const char *text, size_t length,
                            char out[NAMED_MAX])
 {
@@ -179,73 +177,76 @@ static size_t name_request(const struct request *request, const char *text, size
                                      trace_request_id(&request->trace, id), end);
 }
 
+/* Writes the text of a problem, with the id of its request when the service has failed. Returns the
+ * length. NULL: no request. */
+static size_t write_text(enum problem problem, const struct request *request, char out[NAMED_MAX])
+{
+    char plain[ANSWER_INLINE_MAX];
+    size_t length = problem_text(problem, NULL, "", plain, sizeof plain);
+    if (request && problem_status(problem) >= 500)
+        return name_request(request, plain, length, out);
+    memcpy(out, plain, length);
+    return length;
+}
+
 /* ---- answers ---- */
 
 void reply_prepare(struct http_thread *thread)
 {
     for (int i = 0; i < PROBLEM_COUNT; i++) {
         enum problem problem = (enum problem)i;
-        char text[ANSWER_INLINE_MAX];
-        size_t length = problem_text(problem, NULL, "", text, sizeof text);
-        for (int close = 0; close < 2; close++)
-            thread->problems[close][problem] =
-                problem_response(problem, text, length, close == 1 || problem_closes(problem));
-        thread->problem_bytes[problem] = length;
+        char text[NAMED_MAX];
+        size_t length = write_text(problem, NULL, text);
+        thread->problems[i] = (struct http_problem){
+            problem_response(problem, text, length, problem_closes(problem)), length};
     }
 }
 
 void reply_discard(struct http_thread *thread)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
-        for (int close = 0; close < 2; close++)
-            MHD_destroy_response(thread->problems[close][problem]);
+        MHD_destroy_response(thread->problems[problem].response);
 }
 
-static enum MHD_Result queue_response(struct http_thread *thread,
-                                      struct http_connection *connection,
+static enum MHD_Result queue_response(struct http_connection *connection,
                                       const struct request *request, unsigned status,
                                       struct MHD_Response *response, size_t bytes)
 {
     metrics_count_status(status);
-    access_answered(thread, connection, request, status, bytes);
-    thread->replies++;
+    access_answered(connection, request, status, bytes);
+    connection->thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
-    waiting_answered(thread, connection);
+    connection_move(connection, CONNECTION_STRANGER);
     return MHD_queue_response(connection->mhd, status, response);
 }
 
 /* The same with a response that nobody shares: adds the ids, and destroys it. */
-static enum MHD_Result queue_single(struct http_thread *thread, struct http_connection *connection,
+static enum MHD_Result queue_single(struct http_connection *connection,
                                     const struct request *request, unsigned status,
                                     struct MHD_Response *response, size_t bytes)
 {
     add_ids(response, request, status);
-    enum MHD_Result result = queue_response(thread, connection, request, status, response, bytes);
+    enum MHD_Result result = queue_response(connection, request, status, response, bytes);
     MHD_destroy_response(response);
     return result;
 }
 
-enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection *connection,
-                              const struct request *request, enum problem problem)
+enum MHD_Result reply_problem(struct http_connection *connection, const struct request *request,
+                              enum problem problem)
 {
     unsigned status = problem_status(problem);
     const char *allow = problem == PROBLEM_METHOD_NOT_ALLOWED ? request->http.allow : NULL;
-    if (!allow && !names_request(request, status))
-        return queue_response(thread, connection, request, status,
-                              thread->problems[thread->closing][problem],
-                              thread->problem_bytes[problem]);
-    char plain[ANSWER_INLINE_MAX], named[NAMED_MAX];
-    const char *text = plain;
-    size_t length = problem_text(problem, NULL, "", plain, sizeof plain);
-    if (status >= 500) {
-        length = name_request(request, plain, length, named);
-        text = named;
-    }
+    const struct http_thread *thread = connection->thread;
+    const struct http_problem *shared = &thread->problems[problem];
+    if (!allow && !thread->closing && !names_request(request, status))
+        return queue_response(connection, request, status, shared->response, shared->bytes);
+    char text[NAMED_MAX];
+    size_t length = write_text(problem, request, text);
     struct MHD_Response *response =
         problem_response(problem, text, length, thread->closing || problem_closes(problem));
     if (allow)
         add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
-    return queue_single(thread, connection, request, status, response, length);
+    return queue_single(connection, request, status, response, length);
 }
 
 /* Where the order that was just made is. */
@@ -256,9 +257,8 @@ static void add_location(struct MHD_Response *response, uint64_t order_id)
     add_header(response, MHD_HTTP_HEADER_LOCATION, path);
 }
 
-static enum MHD_Result reply_text(struct http_thread *thread, struct http_connection *connection,
-                                  const struct request *request, const struct answer *answer,
-                                  bool copy)
+static enum MHD_Result reply_text(struct http_connection *connection, const struct request *request,
+                                  const struct answer *answer, bool copy)
 {
     char named[NAMED_MAX];
     const char *text = answer->text;
@@ -269,7 +269,7 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
         copy = true;
     }
     struct MHD_Response *response =
-        response_new(text, length, copy, answer->content_type, thread->closing);
+        response_new(text, length, copy, answer->content_type, connection->thread->closing);
     add_retry_after(response, answer->retry_after_s);
     add_no_store(response);
     if (answer->new_order_id != 0)
@@ -279,42 +279,41 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
         add_number(response, "RateLimit-Reset", answer->reset_s);
     }
-    return queue_single(thread, connection, request, answer->status, response, length);
+    return queue_single(connection, request, answer->status, response, length);
 }
 
 /* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
-static enum MHD_Result reply_prepared(struct http_thread *thread,
-                                      struct http_connection *connection,
+static enum MHD_Result reply_prepared(struct http_connection *connection,
                                       const struct request *request, struct prepared *prepared)
 {
     size_t bytes;
     unsigned status;
     struct MHD_Response *shared = prepared_response(prepared, &status, &bytes);
-    if (!thread->closing && !names_request(request, status))
-        return queue_response(thread, connection, request, status, shared, bytes);
+    bool closing = connection->thread->closing;
+    if (!closing && !names_request(request, status))
+        return queue_response(connection, request, status, shared, bytes);
     struct MHD_Response *response = prepared_single(prepared);
-    if (thread->closing)
+    if (closing)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    return queue_single(thread, connection, request, status, response, bytes);
+    return queue_single(connection, request, status, response, bytes);
 }
 
-enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
-                             struct request *request)
+enum MHD_Result reply_answer(struct http_connection *connection, struct request *request)
 {
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
-        return reply_problem(thread, connection, request, answer->problem);
+        return reply_problem(connection, request, answer->problem);
     if (answer->prepared)
-        return reply_prepared(thread, connection, request, answer->prepared);
-    return reply_text(thread, connection, request, answer, false);
+        return reply_prepared(connection, request, answer->prepared);
+    return reply_text(connection, request, answer, false);
 }
 
 /* Why no order worker took the order in time: too many were waiting before it; but when not one of
  * those was decided since it came, Redis or the ledger hangs. */
-static enum problem why_untaken(struct http_thread *thread, const struct request *request)
+static enum problem why_untaken(const struct service *service, const struct request *request)
 {
-    assert(request->http.kind == CALL_ORDER);
-    bool carried = atomic_load(&thread->service->sold_ns) > request->http.complete_ns;
+    assert(request->http.route->kind == CALL_ORDER);
+    bool carried = atomic_load(&service->sold_ns) > request->http.complete_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
@@ -336,23 +335,23 @@ static enum request_state withdraw(struct request *request)
 /* A worker may be writing to the request at this moment, so this reads only members that do not
  * change any more, and atomic ones. libmicrohttpd copies the text: an answer made here ends with
  * the function, and the request's own belongs to the worker. */
-enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,
-                              struct request *request)
+enum MHD_Result reply_expired(struct http_connection *connection, struct request *request)
 {
     assert(request->http.phase == PHASE_ABANDONED);
     enum request_state state = withdraw(request);
-    bool order = request->http.kind == CALL_ORDER;
+    bool order = request->http.route->kind == CALL_ORDER;
     if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))
-        return reply_problem(thread, connection, request,
-                             order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE);
+        return reply_problem(connection, request,
+                             order ? why_untaken(connection->thread->service, request)
+                                   : PROBLEM_UNAVAILABLE);
     if (!order)
-        return reply_problem(thread, connection, request, PROBLEM_OUTCOME_UNKNOWN);
+        return reply_problem(connection, request, PROBLEM_OUTCOME_UNKNOWN);
     /* Unknown is never turned into failed: the client gets the id to ask for later. */
     struct answer answer = {.text = NULL};
     if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
         metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
     answer_unknown_outcome(&answer, atomic_load(&request->published_id));
-    return reply_text(thread, connection, request, &answer, true);
+    return reply_text(connection, request, &answer, true);
 }
 
 /* Reads what has arrived and forgets it: a close with unread bytes resets the connection, and the
@@ -368,15 +367,9 @@ static void discard_input(int fd)
 /* One send of a whole answer: nobody would write the rest of it later. */
 static void write_problem(int fd, enum problem problem, const struct request *request)
 {
-    char plain[ANSWER_INLINE_MAX], named[NAMED_MAX];
-    char text[NAMED_MAX + 256];
-    const char *body = plain;
+    char body[NAMED_MAX], text[NAMED_MAX + 256];
     unsigned status = problem_status(problem);
-    size_t length = problem_text(problem, NULL, "", plain, sizeof plain);
-    if (status >= 500 && request) {
-        length = name_request(request, plain, length, named);
-        body = named;
-    }
+    size_t length = write_text(problem, request, body);
     int total =
         snprintf(text, sizeof text,
                  "HTTP/1.1 %u %s\r\nConnection: close\r\nCache-Control: no-store\r\n"

@@ -1,10 +1,8 @@
 /* The calls there are: what each takes, who handles it, and how long it may wait. */
-#include "service/http/route.h"
-
 #include <assert.h>
 #include <string.h>
 
-#include "service/calls/calls.h"
+#include "service/http/http.h"
 #include "service/request/unescape.h"
 
 static const struct route routes[] = {

@@ -10,10 +10,7 @@
 
 #include "base/clock.h"
 #include "service/config/address.h"
-#include "service/http/listen.h"
-#include "service/http/loop.h"
-#include "service/http/room.h"
-#include "service/http/thread.h"
+#include "service/http/http.h"
 #include "service/log/log.h"
 
 enum {
@@ -21,13 +18,11 @@ enum {
     INHERITED_PATIENCE_S = 10, /* clients wait in the backlog of a socket of systemd's */
 };
 
-static_assert(2 * (int)ROOM_EXTRA <= (int)HTTP_FILES_EXTRA, "two listeners have a room each");
-
 struct http_server {
     struct service *service;
     struct listener public, admin; /* a socket is the HTTP thread's once that runs */
     struct listen_unix admin_file;
-    struct http_room *public_room, *admin_room;
+    struct http_room public_room, admin_room;
     bool apart; /* operators have a listener of their own */
     bool started;
     struct http_thread *threads[HTTP_THREADS_MAX]; /* with `apart` the operators' first */
@@ -36,6 +31,14 @@ struct http_server {
 static bool says_shared(const struct service *service)
 {
     return strcmp(service->config.reuse_port, "on") == 0;
+}
+
+static void room_open(struct http_room *room, unsigned classes, unsigned most,
+                      struct connection_use *use)
+{
+    assert(most > 0);
+    *room = (struct http_room){classes, "http-thread", .most = most, .use = use};
+    atomic_store(&use->max, most);
 }
 
 /* ---- the operators' listener ---- */
@@ -80,10 +83,15 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
     server->apart = server->admin.count > 0;
     if (!server->apart)
         return true;
-    server->admin_room = room_open(server->service->operators_max, &server->service->admin_use);
-    room_pair(server->public_room, server->admin_room);
-    server->threads[0] = http_start(server->service, server->admin_room, server->admin.fds[0],
-                                    server->admin.inherited, HTTP_OPERATORS, error_out, error_size);
+    room_open(&server->admin_room, ROUTE_OPERATORS, server->service->operators_max,
+              &server->service->admin_use);
+    server->admin_room.thread_name = "http-admin";
+    server->admin_room.inherited = server->admin.inherited;
+    server->admin_room.beside = &server->public_room;
+    server->public_room.beside = &server->admin_room;
+    server->public_room.classes = ROUTE_PUBLIC;
+    server->threads[0] = http_start(server->service, &server->admin_room, server->admin.fds[0],
+                                    error_out, error_size);
     if (!server->threads[0])
         return false;
     server->admin.count = 0;
@@ -110,7 +118,7 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     if (!server)
         abort();
     server->service = service;
-    server->public_room = room_open(service->connections_max, &service->public_use);
+    room_open(&server->public_room, ROUTE_ALL, service->connections_max, &service->public_use);
     if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
         return server;
     http_server_close(&server);
@@ -137,11 +145,11 @@ bool http_server_start(struct http_server *server, char *error_out, size_t error
         snprintf(error_out, error_size, "%s", strerror(errno));
         return false;
     }
+    server->public_room.inherited = listener->inherited;
     for (; listener->count > 0; listener->count--) {
         struct http_thread **thread = &server->threads[server->apart + listener->count - 1];
-        *thread = http_start(server->service, server->public_room,
-                             listener->fds[listener->count - 1], listener->inherited,
-                             server->apart ? HTTP_PUBLIC : HTTP_ALL, error_out, error_size);
+        *thread = http_start(server->service, &server->public_room,
+                             listener->fds[listener->count - 1], error_out, error_size);
         if (!*thread)
             return false;
     }
@@ -159,9 +167,12 @@ bool http_server_started(const struct http_server *server)
 int64_t http_server_turned_ns(const struct http_server *server)
 {
     int64_t oldest_ns = INT64_MAX;
-    for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
-        if (server->threads[i] && http_turned_ns(server->threads[i]) < oldest_ns)
-            oldest_ns = http_turned_ns(server->threads[i]);
+    for (size_t i = 0; i < HTTP_THREADS_MAX; i++) {
+        const struct http_thread *thread = server->threads[i];
+        int64_t turned_ns =
+            thread ? atomic_load_explicit(&thread->turned_ns, memory_order_relaxed) : INT64_MAX;
+        oldest_ns = turned_ns < oldest_ns ? turned_ns : oldest_ns;
+    }
     return oldest_ns;
 }
 
@@ -188,8 +199,6 @@ void http_server_close(struct http_server **server_pointer)
         return;
     for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
         http_close(&server->threads[i]);
-    room_close(&server->public_room);
-    room_close(&server->admin_room);
     listener_close(&server->public, 0);
     listener_close(&server->admin, 0);
     listen_unix_remove(&server->admin_file);

@@ -69,7 +69,7 @@ extern const struct call_kind_row call_kinds[CALL_KINDS];
  *
  * http/exchange.c: look_for_answer and http/connection.c: connection_expire enforce it. All else is
  * answered from memory. A client that has not finished a first line has asked nothing yet, and one
- * that does not take its answer keeps itself waiting: each has idle_ms, see http/room.c. */
+ * that does not take its answer keeps itself waiting: each has idle_ms, see http/connection.c. */
 int call_bound_ms(const struct config *config, bool locks);
 
 /* ---- requests ---- */
@@ -84,7 +84,7 @@ enum request_state {
     REQUEST_STATES
 };
 
-/* Where a request is as its HTTP thread sees it; http/thread.c has the table of transitions. */
+/* Where a request is as its HTTP thread sees it; http/exchange.c has the table of transitions. */
 enum http_phase {
     PHASE_FREE,      /* in the thread's list of free requests */
     PHASE_HEAD,      /* libmicrohttpd reads its headers */
@@ -105,19 +105,16 @@ struct route;
 struct request_http {
     enum http_phase phase;
     struct http_connection *connection; /* NULL: answered or closed */
-    const struct route *route;
-    const char *method, *path; /* of the route; NULL: none was found */
-    bool probe;                /* the route is one of machines that ask for the service's health */
-    enum call_kind kind;       /* that its route names */
-    const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
-    enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
-    int64_t until_ns;          /* when the thread stops waiting */
-    int64_t held_ns;           /* since when it is held for the sake of orders; 0: it is not */
-    int64_t complete_ns;       /* when it was read */
-    size_t uri_length;         /* of the first line, see head.h */
-    size_t path_at;            /* in the first line's target, see head_read_target */
-    bool bad_target;           /* the same */
-    size_t plain_head, plain_tail; /* of the path, see route.h */
+    const struct route *route;          /* NULL: none was found */
+    const char *allow;                  /* with METHOD_NOT_ALLOWED: the methods there are */
+    enum problem refusal;               /* found before the body was read; PROBLEM_NONE: none */
+    int64_t until_ns;                   /* when the thread stops waiting */
+    int64_t held_ns;               /* since when it is held for the sake of orders; 0: it is not */
+    int64_t complete_ns;           /* when it was read */
+    size_t uri_length;             /* of the first line, see struct head_line */
+    size_t path_at;                /* in the first line's target, see head_read_target */
+    bool bad_target;               /* the same */
+    size_t plain_head, plain_tail; /* of the path, see struct route_path */
     bool query_cut;                /* it had more parameters than are read */
     bool head;                     /* HEAD: the answer goes without its body */
     char *body;                    /* inline_body, or malloc'ed */

@@ -183,8 +183,10 @@ static void open_all(void)
     assert(bound);
     bool listens = listener_listen(&listener);
     assert(listens);
-    struct http_room *room = room_open(16, &service->public_use);
-    thread = http_start(service, room, listener.fds[0], false, HTTP_ALL, error, sizeof error);
+    static struct http_room room = {ROUTE_ALL, "http-thread", .most = 16};
+    room.use = &service->public_use;
+    atomic_store(&room.use->max, room.most);
+    thread = http_start(service, &room, listener.fds[0], error, sizeof error);
     assert(thread);
     open_worker();
 }
@@ -300,7 +302,8 @@ static void check_nothing_left(void)
         assert(queue_depth(service->calls[kind]) == 0);
     for (size_t i = 0; i < HTTP_LINES; i++)
         assert(thread->fair.lines[i].held == 0);
-    assert(!thread->strangers && !thread->busy && !thread->sending.first);
+    for (int i = 0; i < CONNECTION_STATES; i++)
+        assert(!thread->lists[i].first && thread->lists[i].count == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/http/exchange.h"
-#include "service/http/head.h"
-#include "service/http/route.h"
+#include "service/http/http.h"
 #include "test/fuzz/fuzz.h"
 
 enum { QUERY_PARAMETERS_MAX = 50 };
