@@ -106,11 +106,6 @@ enum call_start call_live_actions(struct request *request, const struct call *ca
 enum call_start call_web_file(struct request *request, const struct call *call);
 enum call_start call_web_demo(struct request *request, const struct call *call);
 
-/* ---- routes ---- */
-
-/* Checks a call and answers it, or says who is to. Runs on the HTTP thread and does not block. */
-typedef enum call_start call_handler(struct request *request, const struct call *call);
-
 /* ---- for service/calls/ alone: answers ---- */
 
 /* Refuses the request with 400 and this detail. */
@@ -120,8 +115,8 @@ enum call_start call_refuse(struct request *request, const char *detail);
 const char *call_address(const struct request *request);
 
 /* Ends an operator's action, which is answered by now: writes a line to the log, with the caller's
- * address, as operators ask later who changed what, and notes the same for GET /admin/actions. `sku`
- * is "" when the action concerns no sale. */
+ * address, as operators ask later who changed what, and notes the same for GET /admin/actions.
+ * `sku` is "" when the action concerns no sale. */
 void call_end_action(enum log_level level, const char *event, struct service *service,
                      const struct request *request, const char *sku, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
@@ -232,5 +227,10 @@ json_t *sale_json(const struct ledger_sale *sale);
  * "none" for one that is taken away, and gives `out` back. */
 enum { SALE_SETTINGS_LOG_SIZE = 192 };
 const char *sale_settings_log(const struct stock_change *change, char out[SALE_SETTINGS_LOG_SIZE]);
+
+/* ---- routes ---- */
+
+/* Checks a call and answers it, or says who is to. Runs on the HTTP thread and does not block. */
+typedef enum call_start call_handler(struct request *request, const struct call *call);
 
 #endif

@@ -80,7 +80,7 @@ bool sale_time_parse(const char *text, int64_t *ms_out)
     local.tm_sec -= leap;
     struct tm given = local;
     time_t seconds = timegm(&local) - (time_t)offset_min * 60 + leap;
-    /* timegm carries what is out of range: it makes March 1 of a February 29 that does not exist. */
+    /* timegm carries what is out of range: it makes March 1 of a February 29 that there is not. */
     if (local.tm_mon != given.tm_mon || local.tm_mday != given.tm_mday ||
         local.tm_hour != given.tm_hour || local.tm_min != given.tm_min ||
         local.tm_sec != given.tm_sec || (leap && !ends_month(seconds)))

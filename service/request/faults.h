@@ -30,8 +30,8 @@ void faults_log(struct stock *stock, const char *event, size_t calls, const char
 /* Logs that segments were set again from the ledger since `seen`, and moves `seen` on. */
 void faults_log_recoveries(const struct stock *stock, uint64_t *seen);
 
-/* As faults_log for a thread that has no stock: logs what failed at its ledger, or at its Redis, and
- * forgets it. */
+/* As faults_log for a thread that has no stock: logs what failed at its ledger, or at its Redis,
+ * and forgets it. */
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect);
 void faults_log_redis(struct redis *redis, const char *event, const char *effect);
 

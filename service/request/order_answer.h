@@ -27,8 +27,8 @@ struct order_text {
         .expires_at = (order)->expires_at,                                                         \
     }
 
-/* Bytes of an order's JSON, a newline and a NUL at most: names, marks, numbers, a sku, a user id all
- * escaped, a status and two times. */
+/* Bytes of an order's JSON, a newline and a NUL at most: names, marks, numbers, a sku, a user id
+ * all escaped, a status and two times. */
 enum { ORDER_TEXT_MAX = 576 };
 
 /* Writes the order as a JSON object and a NUL, and returns where the object ends. */

@@ -33,8 +33,8 @@ struct stock_snapshots;
 struct stock_snapshots *stock_snapshots_open(void);
 void stock_snapshots_close(struct stock_snapshots **snapshots);
 
-/* True when a request for the sku is answered from memory at `now_ns` (monotonic): the caller gets a
- * hold of the answer, or NULL where the ledger had no such sale. False: the ledger must be asked.
+/* True when a request for the sku is answered from memory at `now_ns` (monotonic): the caller gets
+ * a hold of the answer, or NULL where the ledger had no such sale. False: the ledger must be asked.
  * `worker`: the caller asks the ledger, about a request that was due when it came: it still is,
  * unless the snapshot was read anew since. Takes a mutex for a moment, and never waits for the
  * ledger. Any thread. */

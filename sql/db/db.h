@@ -105,12 +105,12 @@ char **db_row(struct db *db);
  *     while (db_run(db, &run))
  *         run.result = body(...);
  *
- * The body calls db_query and returns its result, by which db_run commits it or rolls it back. After
- * a deadlock the transaction is tried again, up to 5 times in all, with a short random pause; after
- * a connection that was lost before the commit, once; after a row that another transaction held for
- * too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be repeatable
- * and must not reply to anybody. At the end `result` is the body's, or DB_UNKNOWN: the connection
- * died in the commit. Nothing may leave the loop in any other way. */
+ * The body calls db_query and returns its result, by which db_run commits it or rolls it back.
+ * After a deadlock the transaction is tried again, up to 5 times in all, with a short random pause;
+ * after a connection that was lost before the commit, once; after a row that another transaction
+ * held for too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be
+ * repeatable and must not reply to anybody. At the end `result` is the body's, or DB_UNKNOWN: the
+ * connection died in the commit. Nothing may leave the loop in any other way. */
 struct db_run {
     enum db_result result;
     int tries; /* private, as is `lost` */

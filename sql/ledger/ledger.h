@@ -129,8 +129,8 @@ void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
     "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=%s"
 
 /* Reads a row of that SELECT. False, with a note of the damage, when the service cannot have
- * written one of its numbers, or, unless it is read `as_it_is`, sold exceeds the capacity: then only
- * the segment's number is set. */
+ * written one of its numbers, or, unless it is read `as_it_is`, sold exceeds the capacity: then
+ * only the segment's number is set. */
 bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
                          char **row, bool as_it_is);
 

@@ -22,8 +22,8 @@ enum db_result ledger_query(struct ledger *ledger);
 enum db_result ledger_read(struct ledger *ledger);
 
 /* Each of these makes ledger->sql anew, as sql_begin does, and runs it: as ledger_query; as
- * ledger_query for a row, DB_NO where there is none; as ledger_read for a row, LEDGER_NO where there
- * is none, else LEDGER_OK or LEDGER_FAILED. */
+ * ledger_query for a row, DB_NO where there is none; as ledger_read for a row, LEDGER_NO where
+ * there is none, else LEDGER_OK or LEDGER_FAILED. */
 enum db_result ledger_do(struct ledger *ledger, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum db_result ledger_do_row(struct ledger *ledger, char ***row_out, const char *format, ...)

@@ -77,8 +77,8 @@ enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind 
     return looked ? LEDGER_OK : LEDGER_FAILED;
 }
 
-/* MariaDB and MySQL 8 both have these tables. A server that refuses them has not failed. The text in
- * ledger->sql stays: it may have to be run again. */
+/* MariaDB and MySQL 8 both have these tables. A server that refuses them has not failed. The text
+ * in ledger->sql stays: it may have to be run again. */
 static void find_holder(struct ledger *ledger, const char *condition,
                         char holder_out[LEDGER_HOLDER_SIZE])
 {

@@ -70,7 +70,7 @@ static void list_orders(struct commit *commit)
     qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
 }
 
-/* True when one statement should make the updates together, where the server takes bulk bindings. */
+/* True when one statement should make the updates together, where the server has bulk bindings. */
 static bool are_joint(const struct ledger_stock_update *updates, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -232,8 +232,8 @@ static void text_sales(struct sql_text *sql, const struct ledger_return *returne
 
 /* Asks which sales count their users' units, or have begun to, and for orders up to which id; NULL
  * for all of them. The first statement waits for the piece that is being counted and keeps the next
- * from beginning. Both come while the segments' rows are locked, because a sale that begins to count
- * changes all of them first. */
+ * from beginning. Both come while the segments' rows are locked, because a sale that begins to
+ * count changes all of them first. */
 static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
 {
     sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");

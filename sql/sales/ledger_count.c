@@ -82,8 +82,8 @@ static enum db_result forget(const struct step *step)
         step->all, step->sku, step->round, step->sku);
 }
 
-/* Counts the orders up to `end`, but for those that were counted while the sale had no limit. A user
- * who has more than the limit keeps it.
+/* Counts the orders up to `end`, but for those that were counted while the sale had no limit. A
+ * user who has more than the limit keeps it.
  *
  * One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
  * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. `units` behind

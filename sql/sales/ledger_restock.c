@@ -6,8 +6,8 @@
 #include "sql/ledger/ledger_query.h"
 
 /* Locks the sale and checks that it can take the units. The key is written before the total is
- * checked, so that a repeat that waited for its first try is a duplicate even where the units of the
- * first try leave no room for a second. */
+ * checked, so that a repeat that waited for its first try is a duplicate even where the units of
+ * the first try leave no room for a second. */
 static enum db_result check_sale(struct ledger *ledger, struct ledger_restock *restock)
 {
     char **row;

@@ -100,10 +100,10 @@ struct ledger_reset {
  * the round and settings' version that the caller has read, 0 for a sale that did not exist; on
  * LEDGER_OK they are the new ones, nothing is sold, and `segments_out` (room for `sale->segments`)
  * has the new rows. From then on no order of the old round can be paid, and ledger_round_end_step
- * ends the reserved ones. LEDGER_NO: orders of the old round hold units (`held` > 0) and `end_round`
- * is off, or (`held` is 0) the round or the version is another by now. LEDGER_DUPLICATE: the key has
- * been used. LEDGER_UNKNOWN: the round may have begun; with a key the call may be repeated, and the
- * repeat waits for the first try to end. */
+ * ends the reserved ones. LEDGER_NO: orders of the old round hold units (`held` > 0) and
+ * `end_round` is off, or (`held` is 0) the round or the version is another by now.
+ * LEDGER_DUPLICATE: the key has been used. LEDGER_UNKNOWN: the round may have begun; with a key the
+ * call may be repeated, and the repeat waits for the first try to end. */
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *reset,
                                 struct ledger_sale *sale, struct ledger_segment *segments_out);
 
