@@ -99,8 +99,8 @@ static void print_servers(FILE *page, struct service *service, int64_t now_ns)
                 atomic_load(&service->elected));
     metrics_print_head(page, "seckill_server_state", "gauge",
                        "1 for the state that each server is in, 0 for all others.");
-    print_state(page, "redis", health_redis_place(health), redis);
-    print_state(page, "ledger", health_ledger_place(health), ledger);
+    print_state(page, "redis", health_place(health, HEALTH_REDIS), redis);
+    print_state(page, "ledger", health_place(health, HEALTH_LEDGER), ledger);
     metrics_print_head(page, "seckill_ledger_clock_ahead_seconds", "gauge",
                        "The ledger's clock minus this daemon's.");
     if (synced_clock_known(&service->clock))

@@ -119,10 +119,10 @@ static json_t *server(const char *kind, const char *place, enum health_state sta
 static json_t *servers(const struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
-    json_t *redis = server("redis", health_redis_place(health), health_redis(health, now_ns),
-                           health_redis_took_ns(health));
-    json_t *ledger = server("ledger", health_ledger_place(health), health_ledger(health, now_ns),
-                            health_ledger_took_ns(health));
+    json_t *redis = server("redis", health_place(health, HEALTH_REDIS),
+                           health_redis(health, now_ns), health_took_ns(health, HEALTH_REDIS));
+    json_t *ledger = server("ledger", health_place(health, HEALTH_LEDGER),
+                            health_ledger(health, now_ns), health_took_ns(health, HEALTH_LEDGER));
     return json_pack("[o, o]", redis, ledger);
 }
 

@@ -1,6 +1,4 @@
-/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
- *
- * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
+/* why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
  * ping, and no order gets through. Both questions are writes that change nothing, so that they cost
  * neither a line of Redis' append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
@@ -56,7 +54,7 @@ struct probe {
 
 /* The workers are probes. */
 struct health {
-    struct service_worker *redis, *ledger;
+    struct service_worker *probes[HEALTH_SERVER_COUNT];
 };
 
 static const struct probe *probe_of(const struct service_worker *worker)
@@ -178,7 +176,7 @@ static enum health_state ask_redis(struct probe *probe, const char **error_out)
 
 bool health_durable(const struct health *health)
 {
-    return atomic_load(&probe_of(health->ledger)->durable);
+    return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->durable);
 }
 
 /* Only a warning, with each change: the operator may intend it. */
@@ -286,11 +284,15 @@ static const char *effect_of(enum health_state state)
     return "orders are refused, 503 unavailable, until it is up";
 }
 
+static const char *place_of(const struct service_worker *worker)
+{
+    return worker->ledger ? ledger_place(worker->ledger) : redis_place(worker->redis);
+}
+
 static void log_change(const struct probe *probe, enum health_state state, const char *error)
 {
-    const struct service_worker *base = &probe->base;
-    const struct probe_kind *kind = (const struct probe_kind *)base->kind;
-    const char *place = base->ledger ? ledger_place(base->ledger) : redis_place(base->redis);
+    const struct probe_kind *kind = (const struct probe_kind *)probe->base.kind;
+    const char *place = place_of(&probe->base);
     if (state == HEALTH_OK)
         log_event(LOG_INFO, kind->up, "address=%s", LOG_QUOTE(place));
     else if (state == HEALTH_SPLIT)
@@ -361,32 +363,29 @@ struct health *health_start(struct service *service, char *error_out, size_t err
     struct health *health = calloc(1, sizeof *health);
     if (!health)
         abort();
-    health->redis = open_probe(&redis_probe, service, error_out, error_size);
-    if (health->redis)
-        health->ledger = open_probe(&ledger_probe, service, error_out, error_size);
-    if (!health->ledger) {
+    struct service_worker **probes = health->probes;
+    probes[HEALTH_REDIS] = open_probe(&redis_probe, service, error_out, error_size);
+    if (probes[HEALTH_REDIS])
+        probes[HEALTH_LEDGER] = open_probe(&ledger_probe, service, error_out, error_size);
+    if (!probes[HEALTH_LEDGER]) {
         health_join(&health);
         return NULL;
     }
-    service_worker_start(health->redis);
-    service_worker_start(health->ledger);
+    service_worker_start(probes[HEALTH_REDIS]);
+    service_worker_start(probes[HEALTH_LEDGER]);
     return health;
 }
 
 void health_stop(struct health *health)
 {
-    if (!health)
-        return;
-    service_worker_stop(health->redis);
-    service_worker_stop(health->ledger);
+    for (int i = 0; health && i < HEALTH_SERVER_COUNT; i++)
+        service_worker_stop(health->probes[i]);
 }
 
 void health_join(struct health **health)
 {
-    if (*health) {
-        service_worker_join(&(*health)->redis);
-        service_worker_join(&(*health)->ledger);
-    }
+    for (int i = 0; *health && i < HEALTH_SERVER_COUNT; i++)
+        service_worker_join(&(*health)->probes[i]);
     free(*health);
     *health = NULL;
 }
@@ -402,36 +401,26 @@ static enum health_state last_seen(const struct service_worker *worker, int64_t 
 
 enum health_state health_redis(const struct health *health, int64_t now_ns)
 {
-    return last_seen(health->redis, now_ns);
+    return last_seen(health->probes[HEALTH_REDIS], now_ns);
 }
 
 enum health_state health_ledger(const struct health *health, int64_t now_ns)
 {
-    return last_seen(health->ledger, now_ns);
+    return last_seen(health->probes[HEALTH_LEDGER], now_ns);
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)
 {
-    return atomic_load(&health->redis->service->prepared) &&
+    return atomic_load(&health->probes[HEALTH_REDIS]->service->prepared) &&
            health_ledger(health, now_ns) == HEALTH_OK && health_redis(health, now_ns) == HEALTH_OK;
 }
 
-const char *health_redis_place(const struct health *health)
+const char *health_place(const struct health *health, enum health_server server)
 {
-    return redis_place(health->redis->redis);
+    return place_of(health->probes[server]);
 }
 
-const char *health_ledger_place(const struct health *health)
+int64_t health_took_ns(const struct health *health, enum health_server server)
 {
-    return ledger_place(health->ledger->ledger);
-}
-
-int64_t health_redis_took_ns(const struct health *health)
-{
-    return atomic_load(&probe_of(health->redis)->took_ns);
-}
-
-int64_t health_ledger_took_ns(const struct health *health)
-{
-    return atomic_load(&probe_of(health->ledger)->took_ns);
+    return atomic_load(&probe_of(health->probes[server])->took_ns);
 }

@@ -13,6 +13,8 @@
 struct health;
 struct service;
 
+enum health_server { HEALTH_REDIS, HEALTH_LEDGER, HEALTH_SERVER_COUNT };
+
 /* X(id, word): the word stands in /readyz and in the log. */
 #define HEALTH_STATES(X)                                                                           \
     X(UNKNOWN, "unknown") /* not asked yet */                                                      \
@@ -55,12 +57,10 @@ bool health_ready(const struct health *health, int64_t now_ns);
 bool health_durable(const struct health *health);
 
 /* How long the last question took, in ns; 0: none was answered yet. Any thread. */
-int64_t health_redis_took_ns(const struct health *health);
-int64_t health_ledger_took_ns(const struct health *health);
+int64_t health_took_ns(const struct health *health, enum health_server server);
 
-/* Where each server is, for messages; as long as the health. Any thread. */
-const char *health_redis_place(const struct health *health);
-const char *health_ledger_place(const struct health *health);
+/* Where the server is, for messages; as long as the health. Any thread. */
+const char *health_place(const struct health *health, enum health_server server);
 
 /* The state's word. */
 const char *health_word(enum health_state state);

@@ -63,26 +63,18 @@ const char *health_word(enum health_state state)
     return "down";
 }
 
-const char *health_redis_place(const struct health *health)
+const char *health_place(const struct health *health, enum health_server server)
 {
     (void)health;
+    (void)server;
     return "127.0.0.1:6379";
 }
 
-const char *health_ledger_place(const struct health *health)
-{
-    return health_redis_place(health);
-}
-
-int64_t health_redis_took_ns(const struct health *health)
+int64_t health_took_ns(const struct health *health, enum health_server server)
 {
     (void)health;
+    (void)server;
     return -1;
-}
-
-int64_t health_ledger_took_ns(const struct health *health)
-{
-    return health_redis_took_ns(health);
 }
 
 struct prepared *live_page(struct live *live)
