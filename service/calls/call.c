@@ -180,8 +180,8 @@ bool call_read_body(struct request *request, const struct call *call, const stru
                     void *out)
 {
     const char *detail = NULL;
-    json_t *object =
-        call_parse_object(call->body, call->body_length, "A number is out of range.", &detail);
+    json_t *object = call_parse_object(call->body, call->body_length,
+                                       "The number of a field is out of range.", &detail);
     if (object)
         detail = read_members(object, body, &request->call, out);
     json_decref(object);
