@@ -29,11 +29,11 @@ static bool read_local(const char *text, struct tm *local)
     if (!begins(text, "0000-00-00") || (text[10] != 'T' && text[10] != 't') ||
         !begins(text + 11, "00:00:00"))
         return false;
-    sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &local->tm_year, &local->tm_mon, &local->tm_mday,
-           &local->tm_hour, &local->tm_min, &local->tm_sec);
+    int read = sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &local->tm_year, &local->tm_mon,
+                      &local->tm_mday, &local->tm_hour, &local->tm_min, &local->tm_sec);
     local->tm_year -= 1900;
     local->tm_mon -= 1;
-    return true;
+    return read == 6;
 }
 
 /* Reads nothing, or a point and digits, and returns where they end. */
@@ -56,9 +56,9 @@ static bool read_offset(const char *at, int *minutes_out)
         return true;
     if ((*at != '+' && *at != '-') || !begins(at + 1, "00:00") || at[6] != '\0')
         return false;
-    sscanf(at + 1, "%2d:%2d", &hours, &minutes);
+    int read = sscanf(at + 1, "%2d:%2d", &hours, &minutes);
     *minutes_out = (hours * 60 + minutes) * (*at == '-' ? -1 : 1);
-    return hours < 24 && minutes < 60;
+    return read == 2 && hours < 24 && minutes < 60;
 }
 
 /* A leap second ends with the month in UTC, so its end is the first moment of one. */
