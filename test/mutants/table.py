@@ -168,7 +168,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "nobody_looks_at_an_orders_time": Mutant(
         "a first try is not accepted after its repeat was refused",
-        (("stock/sell.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
+        (("stock/stock_core.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
           "return order->until_ns != 0 && now_ns < 0;"),
          ("sql/orders/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
           "(void)is_late;"),
