@@ -228,15 +228,10 @@ struct http_connection *connection_open(struct http_thread *thread, struct MHD_C
     return connection;
 }
 
-/* A request that is still here was not reported as ended: libmicrohttpd gave up on it between two
- * errors of its own, with nothing sent. The socket is open until this returns, so the client can
- * still be told. */
 void connection_close(struct http_connection *connection)
 {
     struct http_thread *thread = connection->thread;
-    if (connection->request)
-        reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
-    exchange_abandon(connection);
+    assert(!connection->request);
     list_remove(&thread->lists[connection->state], connection);
     size_t before = atomic_fetch_sub(&thread->connections, 1);
     unsigned open = atomic_fetch_sub(&thread->room->use->open, 1);

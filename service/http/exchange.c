@@ -19,17 +19,6 @@ enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_
     return room_admits(thread->room) ? MHD_YES : MHD_NO;
 }
 
-void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
-                         enum MHD_ConnectionNotificationCode code)
-{
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = connection_open(cls, mhd);
-    } else {
-        connection_close(*socket_context);
-        *socket_context = NULL;
-    }
-}
-
 /* ---- requests ---- */
 
 static void move_phase(struct request *request, enum http_phase phase)
@@ -124,6 +113,30 @@ void exchange_free_requests(struct http_thread *thread)
         assert(request->http.phase == PHASE_FREE);
         thread->free_requests = request->queue_next;
         free(request);
+    }
+}
+
+/* ---- connections ---- */
+
+/* A request that is still here was not reported as ended: libmicrohttpd gave up on it between two
+ * errors of its own, with nothing sent. The socket is open until this returns, so the client can
+ * still be told. */
+static void end_connection(struct http_connection *connection)
+{
+    if (connection->request)
+        reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
+    exchange_abandon(connection);
+    connection_close(connection);
+}
+
+void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                         enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = connection_open(cls, mhd);
+    } else {
+        end_connection(*socket_context);
+        *socket_context = NULL;
     }
 }
 
@@ -440,16 +453,22 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     /* libmicrohttpd asks again although an answer was refused, or was written past it: close. */
     if (!request || connection->answered)
         return MHD_NO;
-    if (request->http.phase == PHASE_HEAD)
-        return headers_read(connection, method, url, version);
-    if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
+    if (request->http.phase != PHASE_HEAD && *upload_data_size > 0) {
+        /* Also of a request that is refused: the connection goes on. */
         body_read(&request->http, upload_data, *upload_data_size);
         *upload_data_size = 0;
         return MHD_YES;
     }
-    if (request->http.phase == PHASE_BODY)
-        return request_read(connection, url);
-    return look_for_answer(connection);
+    enum MHD_Result result;
+    if (request->http.phase == PHASE_HEAD)
+        result = headers_read(connection, method, url, version);
+    else if (request->http.phase == PHASE_BODY)
+        result = request_read(connection, url);
+    else
+        result = look_for_answer(connection);
+    if (connection->answered) /* it waits until its client has taken the answer */
+        connection_move(connection, CONNECTION_STRANGER);
+    return result;
 }
 
 void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,

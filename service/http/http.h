@@ -79,7 +79,7 @@ void room_grow(struct http_room *room);
  * closed: of this thread, or of the thread that has most. A complete request is never given up. */
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd);
 
-/* The connection is being closed: abandons its request, and frees the http_connection. */
+/* Frees the http_connection of a connection that is being closed and has no request any more. */
 void connection_close(struct http_connection *connection);
 
 /* The connection waits for something else, or anew; one that is GOING stays so. */

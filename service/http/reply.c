@@ -216,7 +216,6 @@ static enum MHD_Result queue_response(struct http_connection *connection,
     access_answered(connection, request, status, bytes);
     connection->thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
-    connection_move(connection, CONNECTION_STRANGER);
     return MHD_queue_response(connection->mhd, status, response);
 }
 
