@@ -70,16 +70,18 @@ def test_other_sales_do_not_notice(stack, spawn, load):
     done = []
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(order_on, pair[n], f"t{n}", lambda: done) for n in range(2)]
-        time.sleep(0.5)
-        with Elapsed() as counting:
-            changed, change = timed(
-                lambda: pair[0].admin("PATCH", "/admin/sale/demo", {"per_user_limit": 3}))
-            wait_until(lambda: pair[1].order(user_id="probe").answer in ("201",
-                                                                         "409 limit_reached"),
-                       "the end of the counting", timeout=60)
-        took, closed = change.running, counting.running
-        time.sleep(0.2)
-        done.append(True)
+        try:
+            time.sleep(0.5)
+            with Elapsed() as counting:
+                changed, change = timed(
+                    lambda: pair[0].admin("PATCH", "/admin/sale/demo", {"per_user_limit": 3}))
+                wait_until(lambda: pair[1].order(user_id="probe").answer in ("201",
+                                                                             "409 limit_reached"),
+                           "the end of the counting", timeout=60)
+            took, closed = change.running, counting.running
+            time.sleep(0.2)
+        finally:
+            done.append(True)  # or the pool waits for its clients for ever
         answers = [answer for one in running for answer in one.result()]
     answered = [set(one.stop().answers) for one in loads]
     longest = max(seconds for _, seconds in answers)
