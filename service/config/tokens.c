@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/config/config.h"
+#include "service/config/options.h"
 #include "service/config/address.h"
 #include "base/config_file.h"
 #include "service/log/log.h"

@@ -4,20 +4,15 @@
 #include <assert.h>
 #include <errmsg.h>
 #include <mysqld_error.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "sql/db/db_connection.h"
 #include "sql/db/db_servers.h"
 
-enum {
-    RUN_TRIES_MAX = 5,
-    PATIENCE_MS = 100,
-};
+enum { RUN_TRIES_MAX = 5 };
 
 /* A node of Galera shows what others have committed a moment later. A SELECT, or the beginning of a
  * transaction, waits until it shows all that was committed before: what refuses an order, finds a
@@ -53,21 +48,9 @@ void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context)
 
 void db_close(struct db **db)
 {
-    if (*db) {
-        db_disconnect(*db);
+    if (*db)
         db_servers_drop(&(*db)->servers);
-        free((*db)->packet);
-    }
-    free(*db);
-    *db = NULL;
-}
-
-void db_forget(struct db **db)
-{
-    /* Not mysql_close: it would end the session with a COM_QUIT on the socket that both share. */
-    if (*db && (*db)->mysql)
-        close((int)(*db)->mysql->net.fd);
-    *db = NULL;
+    db_close_one(db);
 }
 
 /* ---- the connection, to one of several servers ---- */
@@ -95,7 +78,8 @@ static bool suits(struct db *db)
         db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
         return false;
     }
-    return role.cluster[0] == '\0' || db_set_up(db, galera_setup);
+    return role.cluster[0] == '\0' ||
+           db_execute(db, galera_setup, sizeof galera_setup - 1) == DB_OK;
 }
 
 static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)
@@ -156,11 +140,10 @@ static enum db_result make_connection(struct db *db)
         fault_note(&db->fault, db->fault.doing, db->error);
         return DB_FAILED;
     }
-    db->connecting = true;
     int64_t until_ms = clock_now_ms() + db->timeout_s * 1000;
     bool connected =
         db->servers ? connect_writable(db, until_ms) : db_connect_server(db, until_ms) && suits(db);
-    db->connecting = false;
+    db->until_ms = 0;
     if (!connected)
         return connect_failed(db);
     backoff_reset(&db->backoff);
@@ -186,96 +169,12 @@ enum db_result db_ping(struct db *db)
     return db_query(db, "DO 1", 4);
 }
 
-static enum db_result query_error(struct db *db)
-{
-    return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-}
-
-/* False when the connection broke amid the rows: the statement was done, and its result is lost. */
-static bool keep_result(struct db *db)
-{
-    MYSQL_RES *rows = mysql_store_result(db->mysql);
-    if (!rows && mysql_errno(db->mysql) != 0)
-        return false;
-    if (rows) { /* of several statements the last with rows is the one that is asked for */
-        db_drop_rows(db);
-        db->rows = rows;
-    }
-    if (db->statements < DB_STATEMENTS_MAX)
-        db->affected[db->statements++] = mysql_affected_rows(db->mysql);
-    return true;
-}
-
-static bool answer_comes(struct db *db)
-{
-    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
-    db->waited_ms = db_wait_ms(db);
-    if (!db->go_on)
-        return poll(&answer, 1, db->waited_ms) != 0;
-    bool came = false;
-    do
-        came = poll(&answer, 1, PATIENCE_MS) != 0;
-    while (!came && db->go_on(db->patience_context));
-    return came;
-}
-
-/* The client library counts its time-outs in seconds, so the wait for the first answer is measured
- * here. */
-static int query_in_time(struct db *db, const char *text, size_t length)
-{
-    int failed = mysql_send_query(db->mysql, text, (unsigned long)length);
-    if (failed)
-        return failed;
-    db->late = !answer_comes(db);
-    return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
-}
-
-/* Sends the text, with START TRANSACTION in the same packet when that is still due: it saves a
- * round trip. */
-static int send_query(struct db *db, const char *text, size_t length)
-{
-    static const char begin[] = "START TRANSACTION;";
-    const size_t head = sizeof begin - 1;
-    if (!db->begin)
-        return query_in_time(db, text, length);
-    db->begin = false;
-    if (db->packet_size < head + length) {
-        free(db->packet);
-        db->packet_size = 2 * (head + length);
-        db->packet = malloc(db->packet_size);
-        if (!db->packet)
-            abort();
-    }
-    memcpy(db->packet, begin, head);
-    memcpy(db->packet + head, text, length);
-    /* The first result is that of START TRANSACTION; the text's own results begin behind it. */
-    int failed = query_in_time(db, db->packet, head + length);
-    return failed ? failed : mysql_next_result(db->mysql);
-}
-
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
     /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
-    bool connected = db->in_run || db->connecting ? db->mysql != NULL : db_connect(db) == DB_OK;
-    db->in_doubt = false; /* only now, because connecting runs a query of its own */
-    db->held = false;
-    db->statements = 0;
-    db_drop_rows(db);
-    if (!connected)
-        return DB_FAILED;
-    db->doing = text;
-    db->doing_length = length;
-    int more = send_query(db, text, length);
-    if (more != 0)
-        return query_error(db);
-    do {
-        if (!keep_result(db))
-            return query_error(db);
-        more = mysql_next_result(db->mysql);
-        if (more > 0)
-            return query_error(db);
-    } while (more == 0);
-    return DB_OK;
+    if (!db->in_run)
+        db_connect(db);
+    return db_execute(db, text, length);
 }
 
 void db_set_row_wait(struct db *db, int seconds)
@@ -297,11 +196,6 @@ bool db_in_doubt(const struct db *db)
 uint64_t db_affected(const struct db *db, size_t i)
 {
     return i < db->statements ? db->affected[i] : 0;
-}
-
-char **db_row(struct db *db)
-{
-    return db->rows ? mysql_fetch_row(db->rows) : NULL;
 }
 
 const char *db_error(const struct db *db)

@@ -1,14 +1,16 @@
-/* A db's connection: made, set up, found broken, and what the server's errors say of it. */
+/* A db's connection: it is made and set up, runs statements, and is found broken. */
 #include "sql/db/db_connection.h"
 
 #include <assert.h>
 #include <errmsg.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/resolve.h"
@@ -20,6 +22,7 @@ enum {
     ROW_WAIT_S = 3,
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
+    PATIENCE_MS = 100, /* between two questions whether to wait on */
 };
 
 /* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
@@ -71,6 +74,24 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
     db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
     backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
     return db;
+}
+
+void db_close_one(struct db **db)
+{
+    if (*db) {
+        db_disconnect(*db);
+        free((*db)->packet);
+    }
+    free(*db);
+    *db = NULL;
+}
+
+void db_forget(struct db **db)
+{
+    /* Not mysql_close: it would end the session with a COM_QUIT on the socket that both share. */
+    if (*db && (*db)->mysql)
+        close((int)(*db)->mysql->net.fd);
+    *db = NULL;
 }
 
 void db_drop_rows(struct db *db)
@@ -141,69 +162,10 @@ bool db_has_time(const struct db *db)
 
 int db_wait_ms(const struct db *db)
 {
-    if (!db->connecting)
+    if (db->until_ms == 0)
         return db->timeout_ms;
     int64_t left_ms = db->until_ms - clock_now_ms();
     return left_ms > 1 ? (int)left_ms : 1;
-}
-
-/* Connects to one address, or by the socket. False with the error kept and no connection. */
-static bool connect_to(struct db *db, const char *host)
-{
-    const struct url *url = &db->url;
-    /* The client library takes the socket only for the host "localhost". */
-    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
-    db->mysql = mysql_init(NULL);
-    if (!db->mysql)
-        return false;
-    unsigned connect_s = (unsigned)(db_wait_ms(db) + 999) / 1000;
-    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
-    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
-    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
-    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
-                           url->database, url->servers[db->server].port, socket,
-                           CLIENT_MULTI_STATEMENTS))
-        return true;
-    db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-    mysql_close(db->mysql);
-    db->mysql = NULL;
-    return false;
-}
-
-/* Tries the addresses of the server's name in turn, and begins none when the time is over. The
- * client library knows "localhost" as the server's own socket. */
-static bool connect_now(struct db *db)
-{
-    struct resolved found;
-    const struct url *url = &db->url;
-    const char *host = url->servers[db->server].host;
-    if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
-        return connect_to(db, host);
-    const char *wrong = resolve_host(host, db_wait_ms(db), &found);
-    if (wrong)
-        db_keep_error(db, CR_UNKNOWN_HOST, wrong);
-    bool connected = false;
-    for (size_t i = 0; i < found.count && !connected && (i == 0 || db_has_time(db)); i++)
-        connected = connect_to(db, found.addresses[i]);
-    return connected;
-}
-
-bool db_set_up(struct db *db, const char *statements)
-{
-    return db_query(db, statements, strlen(statements)) == DB_OK;
-}
-
-bool db_connect_server(struct db *db, int64_t until_ms)
-{
-    db->until_ms = until_ms;
-    if (!connect_now(db))
-        return false;
-    /* A program that this process starts must not keep the connection open. */
-    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
-    char setup[sizeof session_setup + 16];
-    snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
-    return db_set_up(db, setup);
 }
 
 /* A server that refuses whatever is written: a primary that became a replica, or a node that left
@@ -269,4 +231,160 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
         leave(db);
     }
     return DB_FAILED;
+}
+
+/* ---- statements ---- */
+
+static enum db_result query_error(struct db *db)
+{
+    return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+}
+
+/* False when the connection broke amid the rows: the statement was done, and its result is lost. */
+static bool keep_result(struct db *db)
+{
+    MYSQL_RES *rows = mysql_store_result(db->mysql);
+    if (!rows && mysql_errno(db->mysql) != 0)
+        return false;
+    if (rows) { /* of several statements the last with rows is the one that is asked for */
+        db_drop_rows(db);
+        db->rows = rows;
+    }
+    if (db->statements < DB_STATEMENTS_MAX)
+        db->affected[db->statements++] = mysql_affected_rows(db->mysql);
+    return true;
+}
+
+static bool answer_comes(struct db *db)
+{
+    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    db->waited_ms = db_wait_ms(db);
+    if (!db->go_on)
+        return poll(&answer, 1, db->waited_ms) != 0;
+    bool came = false;
+    do
+        came = poll(&answer, 1, PATIENCE_MS) != 0;
+    while (!came && db->go_on(db->patience_context));
+    return came;
+}
+
+/* The client library counts its time-outs in seconds, so the wait for the first answer is measured
+ * here. */
+static int query_in_time(struct db *db, const char *text, size_t length)
+{
+    int failed = mysql_send_query(db->mysql, text, (unsigned long)length);
+    if (failed)
+        return failed;
+    db->late = !answer_comes(db);
+    return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
+}
+
+/* Sends the text, with START TRANSACTION in the same packet when that is still due: it saves a
+ * round trip. */
+static int send_query(struct db *db, const char *text, size_t length)
+{
+    static const char begin[] = "START TRANSACTION;";
+    const size_t head = sizeof begin - 1;
+    if (!db->begin)
+        return query_in_time(db, text, length);
+    db->begin = false;
+    if (db->packet_size < head + length) {
+        free(db->packet);
+        db->packet_size = 2 * (head + length);
+        db->packet = malloc(db->packet_size);
+        if (!db->packet)
+            abort();
+    }
+    memcpy(db->packet, begin, head);
+    memcpy(db->packet + head, text, length);
+    /* The first result is that of START TRANSACTION; the text's own results begin behind it. */
+    int failed = query_in_time(db, db->packet, head + length);
+    return failed ? failed : mysql_next_result(db->mysql);
+}
+
+enum db_result db_execute(struct db *db, const char *text, size_t length)
+{
+    db->in_doubt = false;
+    db->held = false;
+    db->statements = 0;
+    db_drop_rows(db);
+    if (!db->mysql)
+        return DB_FAILED;
+    db->doing = text;
+    db->doing_length = length;
+    int more = send_query(db, text, length);
+    if (more != 0)
+        return query_error(db);
+    do {
+        if (!keep_result(db))
+            return query_error(db);
+        more = mysql_next_result(db->mysql);
+        if (more > 0)
+            return query_error(db);
+    } while (more == 0);
+    return DB_OK;
+}
+
+char **db_row(struct db *db)
+{
+    return db->rows ? mysql_fetch_row(db->rows) : NULL;
+}
+
+/* ---- the connect ---- */
+
+/* Connects to one address, or by the socket. False with the error kept and no connection. */
+static bool connect_to(struct db *db, const char *host)
+{
+    const struct url *url = &db->url;
+    /* The client library takes the socket only for the host "localhost". */
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return false;
+    unsigned connect_s = (unsigned)(db_wait_ms(db) + 999) / 1000;
+    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
+    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
+                           url->database, url->servers[db->server].port, socket,
+                           CLIENT_MULTI_STATEMENTS))
+        return true;
+    db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+    mysql_close(db->mysql);
+    db->mysql = NULL;
+    return false;
+}
+
+/* Tries the addresses of the server's name in turn, and begins none when the time is over. The
+ * client library knows "localhost" as the server's own socket. */
+static bool connect_now(struct db *db)
+{
+    struct resolved found;
+    const struct url *url = &db->url;
+    const char *host = url->servers[db->server].host;
+    if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
+        return connect_to(db, host);
+    const char *wrong = resolve_host(host, db_wait_ms(db), &found);
+    if (wrong)
+        db_keep_error(db, CR_UNKNOWN_HOST, wrong);
+    bool connected = false;
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || db_has_time(db)); i++)
+        connected = connect_to(db, found.addresses[i]);
+    return connected;
+}
+
+bool db_connect_server(struct db *db, int64_t until_ms)
+{
+    db->until_ms = until_ms;
+    if (!connect_now(db))
+        return false;
+    /* A program that this process starts must not keep the connection open. */
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
+    char setup[sizeof session_setup + 16];
+    int length = snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
+    bool set_up = db_execute(db, setup, (size_t)length) == DB_OK;
+    if (!set_up)
+        db_drop_connection(db);
+    return set_up;
 }

@@ -20,12 +20,11 @@ struct db {
     uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
     int timeout_ms;
-    int64_t until_ms; /* of a connect that is being made: no wait goes beyond, see left_ms */
+    int64_t until_ms; /* of a connect that is being made: no wait goes beyond; 0: none is made */
     struct backoff backoff;
     unsigned random;
-    bool connecting; /* while the session is set up: nothing may reconnect */
-    bool in_run;     /* between db_run's begin and end, where nothing may reconnect */
-    bool begin;      /* the transaction begins with the next query, in the same packet */
+    bool in_run; /* between db_run's begin and end, where nothing may reconnect */
+    bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
     bool late;                    /* the last query was not answered in time, */
     int waited_ms;                /* which was this long */
@@ -51,11 +50,15 @@ struct db {
 struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
                        size_t error_size);
 
-/* Connects to the db's server and sets the session up, by `until_ms`. False: db->error says why. */
+/* Closes it, frees it and sets the pointer to NULL; NULL is fine. */
+void db_close_one(struct db **db);
+
+/* Connects to the db's server and sets the session up, by `until_ms`, which stays set. False:
+ * db->error says why, and there is no connection. */
 bool db_connect_server(struct db *db, int64_t until_ms);
 
-/* Runs statements that set the session up. */
-bool db_set_up(struct db *db, const char *statements);
+/* Runs statements as db_query does, on the present connection: DB_FAILED without one. */
+enum db_result db_execute(struct db *db, const char *text, size_t length);
 
 /* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left
  * of it while connecting. */

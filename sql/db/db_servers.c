@@ -37,7 +37,7 @@ static const char ask_status[] =
 enum db_result db_values_ask(struct db *db, const char *question, struct db_value *values,
                              size_t count)
 {
-    enum db_result result = db_query(db, question, strlen(question));
+    enum db_result result = db_execute(db, question, strlen(question));
     for (char **row = result == DB_OK ? db_row(db) : NULL; row; row = db_row(db))
         for (size_t i = 0; i < count && row[0] && row[1]; i++) {
             struct db_value *value = &values[i];
@@ -116,7 +116,7 @@ enum db_result db_role_ask(struct db *db, struct db_role *role_out)
     enum db_result result = ask(db, role_out);
     if (result != DB_OK) {
         role_out->answers = role_out->writable = false;
-        snprintf(role_out->why, sizeof role_out->why, "%.120s", db_error(db));
+        snprintf(role_out->why, sizeof role_out->why, "%.120s", db->error);
     }
     return result;
 }
@@ -258,9 +258,9 @@ static void explain(struct db_servers *servers, bool split)
         const struct db_role *role = &servers->askers[i].role;
         refuse = refuse && role->answers;
         if (length < sizeof servers->why)
-            length += (size_t)snprintf(
-                servers->why + length, sizeof servers->why - length, "%s%s %s", i > 0 ? ", " : "",
-                db_place(servers->askers[i].db), role->writable ? "takes writes" : role->why);
+            length += (size_t)snprintf(servers->why + length, sizeof servers->why - length,
+                                       "%s%s %s", i > 0 ? ", " : "", servers->askers[i].db->place,
+                                       role->writable ? "takes writes" : role->why);
     }
     servers->code = refuse && !split ? ER_OPTION_PREVENTS_STATEMENT : CR_CONN_HOST_ERROR;
 }
@@ -291,14 +291,23 @@ static void conclude(struct db_servers *servers)
 
 /* ---- the look ---- */
 
+static void ask_role(struct asker *asker)
+{
+    struct db *db = asker->db;
+    if (!db->mysql)
+        db_connect_server(db, clock_now_ms() + DB_LOOK_MS);
+    db->until_ms = 0;
+    db_role_ask(db, &asker->role);
+}
+
 /* A connection that was kept may have been lost meanwhile, which says nothing of the server. */
 static void *ask_server(void *context)
 {
     struct asker *asker = context;
-    bool kept = db_connected(asker->db);
-    backoff_reset(&asker->db->backoff);
-    if (db_role_ask(asker->db, &asker->role) != DB_OK && kept && db_in_doubt(asker->db))
-        db_role_ask(asker->db, &asker->role);
+    bool kept = asker->db->mysql != NULL;
+    ask_role(asker);
+    if (kept && !asker->role.answers && asker->db->in_doubt)
+        ask_role(asker);
     pthread_mutex_lock(&mutex);
     assert(asker->servers->asking > 0);
     if (--asker->servers->asking == 0)
@@ -428,7 +437,7 @@ static void free_servers(struct db_servers *servers)
     for (size_t i = 0; i < servers->count; i++) {
         if (servers->askers[i].started)
             pthread_join(servers->askers[i].thread, NULL);
-        db_close(&servers->askers[i].db);
+        db_close_one(&servers->askers[i].db);
     }
     free(servers->url);
     free(servers);

@@ -24,8 +24,8 @@ struct db_value {
     char text[64];            /* "" when it knows neither */
 };
 
-/* Asks a SHOW VARIABLES or SHOW STATUS, and fills in those of the values that it tells. Results as
- * db_query. */
+/* Asks a SHOW VARIABLES or SHOW STATUS on the present connection, and fills in the values that it
+ * tells. Results as db_query; DB_FAILED without a connection. */
 enum db_result db_values_ask(struct db *db, const char *question, struct db_value *values,
                              size_t count);
 
@@ -36,15 +36,14 @@ enum { DB_ROLE_NAME_SIZE = 96, DB_ROLE_WHY_SIZE = 128 };
 struct db_role {
     bool answers;
     bool writable;
-    bool
-        lags; /* of a Galera node: it is behind the others for a while, as one that feeds another */
+    bool lags; /* of a Galera node: behind the others for a while, as one that feeds another */
     char server[DB_ROLE_NAME_SIZE];  /* its name, port and number: two places may lead to one */
     char cluster[DB_ROLE_NAME_SIZE]; /* of a Galera node: the cluster and who is in it now; or "" */
     char why[DB_ROLE_WHY_SIZE];      /* why it takes no writes */
 };
 
-/* Asks the server that the db is connected to, or connects to. Any account may ask. DB_OK, also
- * when it takes no writes; else what db_query returned, and the role says why. */
+/* Asks the server that the db is connected to. Any account may ask. DB_OK, also when it takes no
+ * writes; else what db_query returned, and the role says why. */
 enum db_result db_role_ask(struct db *db, struct db_role *role_out);
 
 /* Which of the servers to write to: the only writable one, or of the nodes of one Galera cluster

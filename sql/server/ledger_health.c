@@ -125,7 +125,9 @@ static const struct db_value unknown[ID_COUNT] = {
 static enum db_result ask(struct ledger *ledger, struct db_value values[ID_COUNT])
 {
     memcpy(values, unknown, sizeof unknown);
-    enum db_result result = db_values_ask(ledger->db, ask_variables, values, ID_COUNT);
+    enum db_result result = db_connect(ledger->db);
+    if (result == DB_OK)
+        result = db_values_ask(ledger->db, ask_variables, values, ID_COUNT);
     if (result != DB_OK || db_server_count(ledger->db) == 1)
         return result;
     return db_values_ask(ledger->db, ask_status, values, ID_COUNT);
