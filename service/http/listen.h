@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 enum { LISTENER_SOCKETS_MAX = 64 };
 
@@ -28,6 +27,13 @@ enum listener_share {
 bool listener_bind(struct listener *listener, const char *address, unsigned count,
                    enum listener_share share, char *error_out, size_t error_size);
 
+/* Binds one socket to the file `path`, with mode 0660 from the first moment on, and listens.
+ * Replaces a socket on which nobody listens any more; refuses to replace a file of another kind, and
+ * a socket that is served. Of two processes that replace it at the same moment clients reach the
+ * later one. False with the reason. */
+bool listener_bind_unix(struct listener *listener, const char *path, char *error_out,
+                        size_t error_size);
+
 /* Takes the listening sockets of that name that systemd has passed (LISTEN_FDS, LISTEN_FDNAMES) and
  * shares them among `count` threads; a name of NULL stands for all names but "admin". True with a
  * count of 0 when there are none. False, with the reason in `error_out`, when they cannot be used.
@@ -49,23 +55,5 @@ bool listener_ignore_new(int fd);
 
 /* True when a client that has connected waits to be accepted. */
 bool listener_has_waiting(int fd);
-
-/* ---- Unix sockets ---- */
-
-/* The file of a listening socket, as it was made. */
-struct listen_unix {
-    const char *path; /* the caller's; NULL: none was made */
-    dev_t device;
-    ino_t inode;
-};
-
-/* Binds and listens on `path`, with mode 0660 from the first moment on. Replaces a socket on which
- * nobody listens any more; refuses to replace a file of another kind, and a socket that is served.
- * `path` must live until listen_unix_remove. Returns the socket, or -1 with the reason. */
-int listen_unix_open(const char *path, struct listen_unix *file_out, char *error_out,
-                     size_t error_size);
-
-/* Removes the file, unless another process has put its own there. */
-void listen_unix_remove(struct listen_unix *file);
 
 #endif

@@ -21,7 +21,6 @@ enum {
 struct http_server {
     struct service *service;
     struct listener public, admin; /* a socket is the HTTP thread's once that runs */
-    struct listen_unix admin_file;
     struct http_room public_room, admin_room;
     bool apart; /* operators have a listener of their own */
     bool started;
@@ -43,17 +42,6 @@ static void room_open(struct http_room *room, unsigned classes, unsigned most,
 
 /* ---- the operators' listener ---- */
 
-/* Makes the listener of a Unix socket. */
-static bool open_file(struct http_server *server, const char *path, char *error_out,
-                      size_t error_size)
-{
-    int fd = listen_unix_open(path, &server->admin_file, error_out, error_size);
-    server->admin = (struct listener){.fds = {fd}, .count = fd >= 0 ? 1 : 0};
-    snprintf(server->admin.address, sizeof server->admin.address, "%s",
-             server->service->config.admin_listen);
-    return fd >= 0;
-}
-
 static bool open_admin(struct http_server *server, char *error_out, size_t error_size)
 {
     const char *where = server->service->config.admin_listen;
@@ -63,7 +51,7 @@ static bool open_admin(struct http_server *server, char *error_out, size_t error
         return true;
     const char *path = endpoint_path(where);
     if (path)
-        return open_file(server, path, error_out, error_size);
+        return listener_bind_unix(&server->admin, path, error_out, error_size);
     if (!listener_bind(&server->admin, where, 1, LISTENER_OWN, error_out, error_size))
         return false;
     if (!listener_listen(&server->admin)) {
@@ -201,6 +189,5 @@ void http_server_close(struct http_server **server_pointer)
         http_close(&server->threads[i]);
     listener_close(&server->public, 0);
     listener_close(&server->admin, 0);
-    listen_unix_remove(&server->admin_file);
     free(server);
 }

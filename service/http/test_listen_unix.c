@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,7 +18,7 @@
 #include "service/http/listen.h"
 
 static char directory[32], path[64], error[256];
-static struct listen_unix made;
+static struct listener made;
 
 static int start(void **state)
 {
@@ -49,73 +48,53 @@ static bool can_connect(void)
     return connected;
 }
 
+static void make(void)
+{
+    if (!listener_bind_unix(&made, path, error, sizeof error))
+        fail_msg("%s", error);
+}
+
 static void test_socket_has_its_mode_and_listens(void **state)
 {
     struct stat status;
     (void)state;
     mode_t before = umask(0);
-    int fd = listen_unix_open(path, &made, error, sizeof error);
+    make();
     umask(before);
-    assert_true(fd >= 0);
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0660);
     assert_true(can_connect());
-    close(fd);
-    listen_unix_remove(&made);
-    assert_int_equal(access(path, F_OK), -1);
-    listen_unix_remove(&made); /* harmless */
+    listener_close(&made, 0);
 }
 
 static void test_dead_socket_is_replaced(void **state)
 {
     (void)state;
-    struct listen_unix dead;
-    int fd = listen_unix_open(path, &dead, error, sizeof error);
-    close(fd);
+    make();
+    listener_close(&made, 0);
     assert_false(can_connect());
-    fd = listen_unix_open(path, &made, error, sizeof error);
-    assert_true(fd >= 0);
+    make();
     assert_true(can_connect());
-    listen_unix_remove(&dead); /* not its own any more */
-    assert_true(can_connect());
-    close(fd);
-    listen_unix_remove(&made);
+    listener_close(&made, 0);
 }
 
 static void test_served_socket_is_not_replaced(void **state)
 {
     (void)state;
-    struct listen_unix other;
-    int fd = listen_unix_open(path, &made, error, sizeof error);
-    assert_int_equal(listen_unix_open(path, &other, error, sizeof error), -1);
+    struct listener other;
+    make();
+    assert_false(listener_bind_unix(&other, path, error, sizeof error));
+    assert_int_equal(other.count, 0);
     assert_non_null(strstr(error, "another process"));
-    listen_unix_remove(&other);
     assert_true(can_connect());
-    close(fd);
-    listen_unix_remove(&made);
-}
-
-/* Whoever holds the lock may be about to put its own socket there. */
-static void test_socket_is_not_removed_while_another_looks(void **state)
-{
-    (void)state;
-    int fd = listen_unix_open(path, &made, error, sizeof error);
-    struct listen_unix again = made;
-    int other = open(directory, O_RDONLY | O_DIRECTORY);
-    close(fd);
-    assert_int_equal(flock(other, LOCK_EX), 0);
-    listen_unix_remove(&made);
-    assert_int_equal(access(path, F_OK), 0);
-    close(other);
-    listen_unix_remove(&again);
-    assert_int_equal(access(path, F_OK), -1);
+    listener_close(&made, 0);
 }
 
 static void test_other_file_is_not_replaced(void **state)
 {
     (void)state;
     int file = open(path, O_CREAT | O_WRONLY, 0600);
-    assert_int_equal(listen_unix_open(path, &made, error, sizeof error), -1);
+    assert_false(listener_bind_unix(&made, path, error, sizeof error));
     assert_non_null(strstr(error, "no socket"));
     assert_int_equal(access(path, F_OK), 0);
     close(file);
@@ -124,7 +103,7 @@ static void test_other_file_is_not_replaced(void **state)
 static void test_missing_directory(void **state)
 {
     (void)state;
-    assert_int_equal(listen_unix_open("/no/such/place", &made, error, sizeof error), -1);
+    assert_false(listener_bind_unix(&made, "/no/such/place", error, sizeof error));
     assert_non_null(strstr(error, "No such file"));
 }
 
@@ -134,7 +113,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_socket_has_its_mode_and_listens, start, end),
         cmocka_unit_test_setup_teardown(test_dead_socket_is_replaced, start, end),
         cmocka_unit_test_setup_teardown(test_served_socket_is_not_replaced, start, end),
-        cmocka_unit_test_setup_teardown(test_socket_is_not_removed_while_another_looks, start, end),
         cmocka_unit_test_setup_teardown(test_other_file_is_not_replaced, start, end),
         cmocka_unit_test_setup_teardown(test_missing_directory, start, end),
     };
