@@ -124,64 +124,65 @@ static void answer_rate_limited(struct answer *answer, const struct stock_order 
     answer->reset_s = whole_seconds(over->reset_ms);
 }
 
+/* The counter of each outcome, and the problem of a refusal. STOCK_AGAIN: the service stops. */
+static const struct {
+    enum metrics_counter counter;
+    enum problem problem;
+} outcomes[] = {
+    [STOCK_OPEN] = {METRIC_ORDERS_UNAVAILABLE, PROBLEM_NONE},
+    [STOCK_ACCEPTED] = {METRIC_ORDERS_ACCEPTED, PROBLEM_NONE},
+    [STOCK_REPLAYED] = {METRIC_ORDERS_REPLAYED, PROBLEM_NONE},
+    [STOCK_KEY_REUSED] = {METRIC_ORDERS_KEY_REUSED, PROBLEM_KEY_REUSED},
+    [STOCK_SOLD_OUT] = {METRIC_ORDERS_SOLD_OUT, PROBLEM_SOLD_OUT},
+    [STOCK_NOT_STARTED] = {METRIC_ORDERS_NOT_STARTED, PROBLEM_NOT_STARTED},
+    [STOCK_ENDED] = {METRIC_ORDERS_ENDED, PROBLEM_ENDED},
+    [STOCK_PAUSED] = {METRIC_ORDERS_PAUSED, PROBLEM_PAUSED},
+    [STOCK_COUNTING] = {METRIC_ORDERS_UNAVAILABLE, PROBLEM_UNAVAILABLE},
+    [STOCK_LIMIT] = {METRIC_ORDERS_LIMIT, PROBLEM_LIMIT},
+    [STOCK_RATE_LIMITED] = {METRIC_ORDERS_RATE_LIMITED, PROBLEM_RATE_LIMITED},
+    [STOCK_UNKNOWN_SKU] = {METRIC_ORDERS_UNKNOWN_SKU, PROBLEM_UNKNOWN_SKU},
+    [STOCK_AGAIN] = {METRIC_ORDERS_UNAVAILABLE, PROBLEM_NONE},
+    [STOCK_UNAVAILABLE] = {METRIC_ORDERS_UNAVAILABLE, PROBLEM_NONE},
+    [STOCK_IN_DOUBT] = {METRIC_ORDERS_OUTCOME_UNKNOWN, PROBLEM_NONE},
+};
+
 void order_answer(struct request *request, enum problem refusal)
 {
     struct answer *answer = &request->answer;
     struct stock_order *order = &request->order;
+    enum problem problem = outcomes[order->outcome].problem;
+    enum metrics_counter counter = outcomes[order->outcome].counter;
+    assert(counter != METRIC_ORDERS_ACCEPTED || order->outcome == STOCK_ACCEPTED); /* has a row */
+    metrics_count(counter);
     switch (order->outcome) {
     case STOCK_ACCEPTED:
-        metrics_count(METRIC_ORDERS_ACCEPTED);
         answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
         answer->new_order_id = order->order_id;
         break;
     case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
-        metrics_count(METRIC_ORDERS_REPLAYED);
         answer_accepted(answer, 200, order->status, order);
         break;
-    case STOCK_KEY_REUSED:
-        metrics_count(METRIC_ORDERS_KEY_REUSED);
-        answer_problem(answer, PROBLEM_KEY_REUSED);
-        break;
-    case STOCK_SOLD_OUT:
-        metrics_count(METRIC_ORDERS_SOLD_OUT);
-        answer_problem(answer, PROBLEM_SOLD_OUT);
-        break;
     case STOCK_NOT_STARTED:
-        metrics_count(METRIC_ORDERS_NOT_STARTED);
         answer_not_started(answer, order);
         break;
     case STOCK_ENDED:
-        metrics_count(METRIC_ORDERS_ENDED);
-        answer_closed(answer, PROBLEM_ENDED, "ends_at", order);
-        break;
-    case STOCK_PAUSED:
-        metrics_count(METRIC_ORDERS_PAUSED);
-        answer_problem(answer, PROBLEM_PAUSED);
+        answer_closed(answer, problem, "ends_at", order);
         break;
     case STOCK_COUNTING:
-        metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_detail(answer, PROBLEM_UNAVAILABLE,
+        answer_detail(answer, problem,
                       "The sale has a new limit and counts what its users have; nothing was done.");
         break;
     case STOCK_LIMIT:
-        metrics_count(METRIC_ORDERS_LIMIT);
         answer_limit(answer, order->history);
         break;
-    case STOCK_UNKNOWN_SKU:
-        metrics_count(METRIC_ORDERS_UNKNOWN_SKU);
-        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
-        break;
     case STOCK_RATE_LIMITED:
-        metrics_count(METRIC_ORDERS_RATE_LIMITED);
         answer_rate_limited(answer, order);
         break;
     case STOCK_IN_DOUBT: /* never told as a failure: the ledger may have it */
-        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
         answer_unknown_outcome(answer, order->order_id);
         break;
-    default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
-        metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_problem(answer, refusal);
+    default:
+        answer_problem(answer, problem == PROBLEM_NONE ? refusal : problem);
         break;
     }
     stock_order_clear(order);
