@@ -136,7 +136,7 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
     if (!reading->exact)
         metrics_add(METRIC_STOCK_READS, reading->count);
     enum ledger_result result = ledger_stock_find(stock_ledger(worker->stock), reading->skus,
-                                                  reading->count, prepare, reading);
+                                                  reading->count, false, prepare, reading);
     reading->damaged = result == LEDGER_DAMAGED;
     if (result != LEDGER_OK && result != LEDGER_DAMAGED) {
         for (size_t i = 0; i < count; i++)

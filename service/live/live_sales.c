@@ -320,7 +320,7 @@ static bool read_segments(struct live_sales *sales, struct ledger *ledger, int64
         skus[asked++] = sale->sku;
     }
     if (asked > 0)
-        result = ledger_stock_find(ledger, skus, asked, note_segments, &reading);
+        result = ledger_stock_find(ledger, skus, asked, false, note_segments, &reading);
     if (result != LEDGER_OK && result != LEDGER_DAMAGED)
         return false;
     if (!reading.answered)

@@ -174,8 +174,8 @@ static void add_row(struct stock_rows *rows, char **row)
     rows->sale.sold += segment->sold;
 }
 
-static enum ledger_result find(struct ledger *ledger, const char *const *skus, size_t count,
-                               bool as_it_is, ledger_stock_visit *visit, void *context)
+enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     bool as_it_is, ledger_stock_visit *visit, void *context)
 {
     struct stock_rows rows;
     char sku[IDENTIFIER_SIZE] = "";
@@ -206,18 +206,6 @@ static enum ledger_result find(struct ledger *ledger, const char *const *skus, s
     if (sku[0] != '\0')
         visit_sale(&rows);
     return rows.damaged ? LEDGER_DAMAGED : LEDGER_OK;
-}
-
-enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
-                                     ledger_stock_visit *visit, void *context)
-{
-    return find(ledger, skus, count, false, visit, context);
-}
-
-enum ledger_result ledger_stock_find_as_it_is(struct ledger *ledger, const char *sku,
-                                              ledger_stock_visit *visit, void *context)
-{
-    return find(ledger, &sku, 1, true, visit, context);
 }
 
 /* ---- settings ---- */

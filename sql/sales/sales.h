@@ -74,15 +74,11 @@ typedef void ledger_stock_visit(const struct ledger_sale *sale,
 
 /* Reads the sales of `count` <= LEDGER_STOCK_SKUS_MAX different skus and their segments by one
  * statement, so that all of it belongs to one moment. Calls `visit` with each sale that exists; an
- * unknown sku is left out. LEDGER_OK; LEDGER_FAILED without any call; LEDGER_DAMAGED: a sale was
- * left out, as its rows make no sense. */
+ * unknown sku is left out. For an audit, `as_it_is`, segments that are missing or have sold more
+ * than their capacity leave no sale out. LEDGER_OK; LEDGER_FAILED without any call;
+ * LEDGER_DAMAGED: a sale was left out, as its rows make no sense. */
 enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
-                                     ledger_stock_visit *visit, void *context);
-
-/* As ledger_stock_find, of one sku, for an audit: segments that are missing or have sold more than
- * their capacity leave no sale out. */
-enum ledger_result ledger_stock_find_as_it_is(struct ledger *ledger, const char *sku,
-                                              ledger_stock_visit *visit, void *context);
+                                     bool as_it_is, ledger_stock_visit *visit, void *context);
 
 /* ---- resets ---- */
 

@@ -69,7 +69,7 @@ static void test_one_sale_with_its_segments(void **state)
     reset("s", 10, 3);
     sql_server_do("UPDATE stock_segment SET sold=segment+1 WHERE sku='s'");
     sql_server_do("UPDATE sale SET starts_at='2026-11-20 21:30:00.123',paused=1,per_user_limit=4");
-    assert_int_equal(ledger_stock_find(ledger, &sku, 1, note, &seen), LEDGER_OK);
+    assert_int_equal(ledger_stock_find(ledger, &sku, 1, false, note, &seen), LEDGER_OK);
     assert_int_equal(seen.sales, 1);
     assert_string_equal(seen.sale[0].sku, "s");
     assert_int_equal(seen.sale[0].round, 2);
@@ -93,7 +93,7 @@ static void test_several_sales_each_with_its_own(void **state)
     reset("b", 7, 2);
     reset("c", LEDGER_SEGMENTS_MAX, LEDGER_SEGMENTS_MAX);
     reset("d", 1, 1);
-    assert_int_equal(ledger_stock_find(ledger, skus, 5, note, &seen), LEDGER_OK);
+    assert_int_equal(ledger_stock_find(ledger, skus, 5, false, note, &seen), LEDGER_OK);
     assert_int_equal(seen.sales, 3);
     assert_string_equal(seen.sale[0].sku, "a");
     assert_int_equal(seen.counts[0], 5);
@@ -108,7 +108,7 @@ static void test_unknown_skus_are_left_out(void **state)
     (void)state;
     struct seen seen = {.sales = 0};
     const char *skus[] = {"none", "neither"};
-    assert_int_equal(ledger_stock_find(ledger, skus, 2, note, &seen), LEDGER_OK);
+    assert_int_equal(ledger_stock_find(ledger, skus, 2, false, note, &seen), LEDGER_OK);
     assert_int_equal(seen.sales, 0);
 }
 
@@ -124,7 +124,7 @@ static void test_damaged_sale_is_left_out_and_the_others_are_not(void **state)
     sql_server_do("UPDATE stock_segment SET segment=5000 WHERE sku='far' AND segment=1");
     struct seen seen = {.sales = 0};
     fault_clear(ledger_fault(ledger));
-    assert_int_equal(ledger_stock_find(ledger, skus, 5, note, &seen), LEDGER_DAMAGED);
+    assert_int_equal(ledger_stock_find(ledger, skus, 5, false, note, &seen), LEDGER_DAMAGED);
     assert_int_equal(seen.sales, 1);
     assert_string_equal(seen.sale[0].sku, "good");
     assert_int_equal(seen.counts[0], 2);
@@ -141,7 +141,7 @@ static void test_without_a_server_it_fails(void **state)
     char error[128];
     struct ledger *away = ledger_open("mysql://u:p@127.0.0.1:1/x", 200, error, sizeof error);
     assert_non_null(away);
-    assert_int_equal(ledger_stock_find(away, &sku, 1, note, &seen), LEDGER_FAILED);
+    assert_int_equal(ledger_stock_find(away, &sku, 1, false, note, &seen), LEDGER_FAILED);
     assert_int_equal(seen.sales, 0);
     ledger_close(&away);
 }

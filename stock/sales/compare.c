@@ -82,7 +82,7 @@ enum stock_admin_result stock_audit(struct stock *stock, const char *sku,
 {
     audit_out->count = 0;
     stock_revalidate(stock);
-    if (ledger_stock_find_as_it_is(stock->ledger, sku, take_sale, audit_out) != LEDGER_OK)
+    if (ledger_stock_find(stock->ledger, &sku, 1, true, take_sale, audit_out) != LEDGER_OK)
         return STOCK_ADMIN_FAILED;
     if (audit_out->count == 0)
         return STOCK_ADMIN_NO_SALE;
