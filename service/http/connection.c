@@ -1,15 +1,15 @@
-/* Connections, and the room for them at one listener.
+/* Connections of the HTTP threads, and the limit of them at one listener.
  *
- * Each connection is in a list of its thread by what it waits for, the longest waiting first. Bytes
- * that make no request, such as blank lines, do not set its clock back.
+ * Each thread lists its connections by state, the longest waiting first. Bytes that do not make a
+ * request, such as blank lines, do not restart a connection's time.
  *
- * why_strangers_first: a client that comes while all places are taken is let in, and the connection
- * that has waited longest is closed in its stead. As long as strangers, and those that are sending
- * a request, are more than those that were served, one of the former is closed, of the more
- * numerous kind: a flood of connections that complete no request, or do not take their answers,
- * displaces itself, however fast it comes, and clients that are served, or send a request at once,
- * stay. Buyers whose order is under way are no such flood: for the next buyer an idle connection is
- * closed. */
+ * why_strangers_first: a client that arrives when all places are taken is let in, and another
+ * connection is closed: normally the one that has waited longest. While strangers plus connections
+ * that are sending a request outnumber the served ones, it is the oldest of the more numerous of
+ * these two kinds. So a flood of connections that never complete a request, or never read their
+ * answers, displaces itself, while clients that are served, or send a request at once, stay. Buyers
+ * whose orders are under way are no such flood: an idle connection makes room for the next
+ * buyer. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,10 +24,10 @@
 #include "service/metrics/metrics.h"
 
 enum {
-    ROOM_EXTRA = 32,     /* connections above the limit, while those that make room are closed */
-    PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
-    FREED = 16,          /* places at most, see room_shrink */
-    GROWTH = 256,        /* places come back by this part a time */
+    ROOM_EXTRA = 32,     /* connections above the limit while others are being closed */
+    PASSED_OVER_MAX = 8, /* connections skipped at most, see first_quiet */
+    FREED = 16,          /* places given up at most at a time, see room_shrink */
+    GROWTH = 256,        /* 1/256 of the places comes back at a time */
 };
 
 static_assert(2 * (int)ROOM_EXTRA <= (int)HTTP_FILES_EXTRA, "two listeners have a room each");
@@ -71,9 +71,9 @@ void connection_move(struct http_connection *connection, enum connection_state s
     list_add(&lists[state], connection);
 }
 
-/* ---- which one is closed ---- */
+/* ---- making room ---- */
 
-/* libmicrohttpd sees the end of both directions, and closes. */
+/* libmicrohttpd sees both directions shut down, and closes. */
 static void close_waiting(struct http_connection *connection)
 {
     connection_move(connection, CONNECTION_GOING);
@@ -92,7 +92,7 @@ static bool has_written(const struct http_connection *connection)
     return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* The first connection of a list, but for a few whose request may just have come. */
+/* The first connection in the list, skipping a few whose request may just have arrived. */
 static struct http_connection *first_quiet(const struct connection_list *list)
 {
     struct http_connection *connection = list->first;
@@ -106,7 +106,7 @@ static struct http_connection *earlier(struct http_connection *one, struct http_
     return !other || (one && one->since_ns <= other->since_ns) ? one : other;
 }
 
-/* The connection that is closed to make room; see why_strangers_first. NULL: none. */
+/* Chooses the connection to close for a newcomer, see why_strangers_first; or NULL. */
 static struct http_connection *choose(const struct http_thread *thread)
 {
     const struct connection_list *strangers = &thread->lists[CONNECTION_STRANGER];
@@ -117,7 +117,7 @@ static struct http_connection *choose(const struct http_thread *thread)
     return sending->count > strangers->count ? sending->first : first_quiet(strangers);
 }
 
-/* False when complete requests are under way on all connections of the thread. */
+/* Closes one connection; false when all have complete requests under way. */
 static bool make_room(struct http_thread *thread)
 {
     struct http_connection *chosen = choose(thread);
@@ -144,12 +144,12 @@ bool room_admits(const struct http_room *room)
 {
     if (atomic_load(&room->use->open) < room_accept_max(room))
         return true;
-    metrics_count(METRIC_CONNECTIONS_FULL); /* requests are under way on all connections */
+    metrics_count(METRIC_CONNECTIONS_FULL); /* all connections have requests under way */
     return false;
 }
 
-/* The thread of the room that has most connections, if it has more than `most`. NULL: neither a
- * thread of the room serves yet, nor is there another. */
+/* The thread with most connections, among those of the room and `most`. NULL: `most` is NULL and no
+ * thread of the room serves yet, or there is no room. */
 static struct http_thread *most_connections(struct http_room *room, struct http_thread *most)
 {
     size_t count = room ? atomic_load(&room->thread_count) : 0;
@@ -159,26 +159,27 @@ static struct http_thread *most_connections(struct http_room *room, struct http_
     return most;
 }
 
-/* Of a thread that may be another one. */
+/* `thread` may be another one than the caller's. */
 static void ask_for_places(struct http_thread *thread, unsigned count)
 {
     atomic_fetch_add(&thread->room_asked, count);
     request_home_wake(&thread->home);
 }
 
-/* From now on there are fewer places than descriptors, so that each further client gets that of the
- * connection that has waited longest. Several threads may do so at once: the places come back.
+/* Lowers the limit below the open connections, so that each newcomer displaces the connection that
+ * has waited longest. Several threads may do so at once: the places come back.
  *
- * The descriptors may be with another thread, or listener. But as long as this thread has
- * connections, libmicrohttpd accepts nobody until one of them has ended. */
+ * The descriptors may be with another thread or listener. But while this thread has connections,
+ * its libmicrohttpd accepts nobody until one of them ends. */
 void room_shrink(struct http_thread *thread)
 {
     if (atomic_load(&thread->room->use->open) >= room_accept_max(thread->room))
-        return; /* nobody is accepted because requests are under way on all connections */
+        return; /* the cause is the limit: all connections have requests under way */
     struct http_thread *most =
         most_connections(thread->room->beside, most_connections(thread->room, NULL));
     unsigned open = atomic_load(&most->room->use->open), half = (open + 1) / 2;
-    unsigned freed = half < FREED ? half : FREED; /* few clients may just be sending a request */
+    unsigned freed =
+        half < FREED ? half : FREED; /* few clients can be sending a request just now */
     atomic_store(&most->room->use->max, open > freed ? open - freed : 1);
     if (most != thread)
         make_room(thread);
@@ -194,7 +195,7 @@ void room_grow(struct http_room *room)
 
 /* ---- the life of a connection ---- */
 
-/* Where the kernel watches no further descriptor, libmicrohttpd finds the connection ended. */
+/* If the kernel cannot watch it, shuts the connection down for libmicrohttpd to close. */
 static void watch_hangup(struct http_thread *thread, const struct http_connection *connection)
 {
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.fd = connection->fd};
@@ -236,7 +237,7 @@ void connection_close(struct http_connection *connection)
     size_t before = atomic_fetch_sub(&thread->connections, 1);
     unsigned open = atomic_fetch_sub(&thread->room->use->open, 1);
     assert(before > 0 && open > 0);
-    free(connection); /* closing the socket takes it out of every epoll set */
+    free(connection); /* closing the socket removes it from every epoll set */
 }
 
 /* ---- time ---- */

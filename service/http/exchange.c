@@ -28,7 +28,7 @@ static void move_phase(struct request *request, enum http_phase phase)
         [PHASE_HEAD] = {[PHASE_BODY] = true, [PHASE_FREE] = true},
         [PHASE_BODY] = {[PHASE_IN_FLIGHT] = true, [PHASE_READY] = true, [PHASE_FREE] = true},
         [PHASE_IN_FLIGHT] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
-        /* FREE: it came back. Until then a queue or a worker points to it. */
+        /* To FREE once it came back; until then a queue or a worker points to it. */
         [PHASE_ABANDONED] = {[PHASE_FREE] = true},
         [PHASE_READY] = {[PHASE_FREE] = true},
     };
@@ -59,7 +59,7 @@ static struct request *request_new(struct http_connection *connection)
     request->http.body = request->http.inline_body;
     move_phase(request, PHASE_HEAD);
     atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
-    trace_begin(&request->trace, NULL, NULL); /* until its head was read */
+    trace_begin(&request->trace, NULL, NULL); /* until its head is read */
     request->call.changes = request->call.again = false;
     request->arrived_ns = thread->now_ns;
     request->http.until_ns =
@@ -118,9 +118,8 @@ void exchange_free_requests(struct http_thread *thread)
 
 /* ---- connections ---- */
 
-/* A request that is still here was not reported as ended: libmicrohttpd gave up on it between two
- * errors of its own, with nothing sent. The socket is open until this returns, so the client can
- * still be told. */
+/* A request still attached has no reported end: libmicrohttpd failed to answer its own error and
+ * sent nothing. The socket stays open until this returns, so the client can still be told. */
 static void end_connection(struct http_connection *connection)
 {
     if (connection->request)
@@ -145,10 +144,10 @@ void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_co
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     (void)cls;
-    /* The socket context, no pointer of libmicrohttpd: it lives until the connection closes. */
+    /* The socket context is ours and lives until the connection closes. */
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    exchange_abandon(connection); /* a request whose end was not reported */
+    exchange_abandon(connection); /* in case the last request's end was not reported */
     struct request_http *http = &request_new(connection)->http;
     connection->answered = false;
     connection_move(connection, CONNECTION_SENDING);
@@ -168,7 +167,7 @@ size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
     return unescape(text);
 }
 
-/* Operators want to see who tries; the log bounds the lines per second. */
+/* Operators want to see who tries; the log limits the lines per second. */
 static void note_unauthorized(const struct http_connection *connection)
 {
     char address[NETWORKS_TEXT_SIZE];
@@ -198,7 +197,7 @@ static bool wants_token(const struct http_connection *connection)
     }
 }
 
-/* Whether the request shows the token that its route wants, if any. */
+/* True when the request carries the token that its route needs, if any. */
 static bool authorized(const struct http_connection *connection)
 {
     struct tokens *tokens = connection->thread->service->tokens;
@@ -213,7 +212,7 @@ static bool authorized(const struct http_connection *connection)
     return false;
 }
 
-/* A browser sends calls for any page, and the shop's calls may need no token. */
+/* A browser makes calls for any page, and the shop's calls may need no token. */
 static bool page_admitted(const struct http_connection *connection, const char *url)
 {
     char address[NETWORKS_TEXT_SIZE];
@@ -232,8 +231,8 @@ static bool page_admitted(const struct http_connection *connection, const char *
     return false;
 }
 
-/* The headers are there. A refusal is kept until the body has been read, so that the connection can
- * go on; only where the body ends too far away, or nowhere for certain, it is answered at once. */
+/* The headers are complete. A refusal waits until the body was read, so that the connection can be
+ * reused; it is sent at once only when the body is too long or its end uncertain. */
 static enum MHD_Result headers_read(struct http_connection *connection, const char *method,
                                     const char *url, const char *version)
 {
@@ -252,7 +251,8 @@ static enum MHD_Result headers_read(struct http_connection *connection, const ch
     }
     if (!http->route)
         return MHD_YES;
-    connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* their lines name it */
+    connection->request->trace.shown |=
+        http->route->class == ROUTE_ADMIN; /* the log's lines on these calls name it */
     if (!page_admitted(connection, url))
         http->refusal = PROBLEM_ORIGIN_REFUSED;
     else if (!authorized(connection))
@@ -267,7 +267,7 @@ static void body_read(struct request_http *http, const char *data, size_t length
 {
     size_t room = http->body == http->inline_body ? BODY_INLINE_MAX : BODY_MAX;
     if (http->body_length + length > BODY_MAX) {
-        http->refusal = PROBLEM_PAYLOAD_TOO_LARGE; /* the rest is read and forgotten */
+        http->refusal = PROBLEM_PAYLOAD_TOO_LARGE; /* the rest is read and discarded */
         return;
     }
     if (http->body_length + length > room) {
@@ -283,7 +283,7 @@ static void body_read(struct request_http *http, const char *data, size_t length
 
 /* ---- the complete request ---- */
 
-/* Runs the call's handler on the texts of the request, which end with this function. */
+/* Runs the call's handler; its texts are valid only until this returns. */
 static enum call_start handle(struct http_connection *connection, const char *url)
 {
     struct service *service = connection->thread->service;
@@ -304,7 +304,7 @@ static enum call_start handle(struct http_connection *connection, const char *ur
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    /* For the rate of an address, and for the log of what operators change. */
+    /* For the rate limit per address, and for the log of operators' changes. */
     if (route->class == ROUTE_ADMIN ||
         (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0))
         head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
@@ -312,8 +312,8 @@ static enum call_start handle(struct http_connection *connection, const char *ur
     return route->start(request, &call);
 }
 
-/* A bounded queue: better a quick answer than one after the deadline. A thread that ends waits for
- * no answer any more. */
+/* The queue is full: a quick refusal is better than an answer after the deadline. A thread that is
+ * ending refuses as well, since it waits for no worker any more. */
 static void refuse(const struct http_thread *thread, struct request *request)
 {
     if (request->http.route->kind == CALL_ORDER)
@@ -327,7 +327,7 @@ static struct queue *queue_of(struct service *service, const struct request *req
     return kind == CALL_ORDER ? service->orders : service->calls[kind];
 }
 
-/* Sends a complete request on. The caller has reserved its place in the queue. */
+/* Sends a complete request to a worker. The caller has reserved its place in the queue. */
 static void send_on(struct http_thread *thread, struct request *request)
 {
     bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
@@ -337,14 +337,14 @@ static void send_on(struct http_thread *thread, struct request *request)
     int64_t bound_ms = call_bound_ms(&thread->service->config, locks);
     move_phase(request, PHASE_IN_FLIGHT);
     request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
-    request->order.until_ns = request->http.until_ns; /* of other calls nobody asks for it */
+    request->order.until_ns = request->http.until_ns; /* read for orders only */
     request->queue_next = NULL;
     thread->in_flight++;
     if (kind != CALL_ORDER) {
         queue_push(queue_of(thread->service, request), request, request);
         return;
     }
-    /* Orders wait for the end of the turn: one lock of the queue carries them all. */
+    /* Orders are collected until the end of the turn, so that the queue is locked once. */
     struct order_list *list = &thread->orders;
     if (list->last)
         list->last->queue_next = request;
@@ -375,8 +375,8 @@ static void start(struct http_connection *connection, const char *url)
 static_assert((int)HISTOGRAM_CALL_LISTING - (int)HISTOGRAM_CALL_LOOKUP == (int)CALL_LISTING,
               "the histograms of calls stand in the order of the kinds");
 
-/* By the time of the turn, so an order that is refused at once takes none. Without the time that
- * its client took to send it. */
+/* Measures by the turn's clock, from the complete request on: the time that its client took to send
+ * it does not count, and an order refused at once takes no time. */
 static void observe(const struct http_thread *thread, const struct request *request)
 {
     enum call_kind kind = request->http.route->kind;
@@ -387,8 +387,8 @@ static void observe(const struct http_thread *thread, const struct request *requ
         metrics_observe((enum metrics_histogram)((int)HISTOGRAM_CALL_LOOKUP + (int)kind), ns);
 }
 
-/* How long an order that has come back waited for its HTTP thread; none while the turn lasts in
- * which it came. */
+/* Measures how long a returned order waited for its HTTP thread; zero within the turn in which it
+ * returned. */
 static void observe_return(const struct http_thread *thread, const struct request *request)
 {
     int64_t ns = thread->now_ns - request->stage_ns;
@@ -424,7 +424,7 @@ static enum MHD_Result request_read(struct http_connection *connection, const ch
     return MHD_YES;
 }
 
-/* For a request that waits for its worker. */
+/* Called for a request that waits for its worker. */
 static enum MHD_Result look_for_answer(struct http_connection *connection)
 {
     struct http_thread *thread = connection->thread;
@@ -450,11 +450,12 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     (void)mhd;
     struct http_connection *connection = *con_cls;
     struct request *request = connection->request;
-    /* libmicrohttpd asks again although an answer was refused, or was written past it: close. */
+    /* libmicrohttpd calls again although it refused the answer, or it was written past it:
+     * close. */
     if (!request || connection->answered)
         return MHD_NO;
     if (request->http.phase != PHASE_HEAD && *upload_data_size > 0) {
-        /* Also of a request that is refused: the connection goes on. */
+        /* Reads a refused request's body, too, so that the connection can be reused. */
         body_read(&request->http, upload_data, *upload_data_size);
         *upload_data_size = 0;
         return MHD_YES;
@@ -466,7 +467,7 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
         result = request_read(connection, url);
     else
         result = look_for_answer(connection);
-    if (connection->answered) /* it waits until its client has taken the answer */
+    if (connection->answered) /* it waits until its client has read the answer */
         connection_move(connection, CONNECTION_STRANGER);
     return result;
 }
@@ -476,7 +477,7 @@ void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
 {
     (void)cls;
     (void)mhd;
-    (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
+    (void)reason; /* a client that has gone changes nothing: its order may be accepted */
     struct http_connection *connection = *con_cls;
     if (!connection)
         return;

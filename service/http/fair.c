@@ -1,17 +1,16 @@
 /* Orders first: holds other calls back while orders are under way.
  *
- * An HTTP thread answers what comes in the order in which it comes. A few thousand connections that
- * look at the stock would leave orders what is left of its time, the less the more there are. So,
- * while orders are under way, other calls are paid for from a credit: each order that is answered
- * adds to it, and so does time, so that nothing stands still when orders do. A call that finds no
- * credit is held: libmicrohttpd asks again in each run, until its turn has come.
+ * An HTTP thread answers in order of arrival, so a few thousand connections that look at the stock
+ * would leave little of its time for orders. While orders are under way, other calls therefore need
+ * credit: each answered order adds to it, and so does time, so that calls proceed even when orders
+ * do not. A call without credit is held: libmicrohttpd asks again in each run until it may proceed.
  *
- * why_a_crowd: held calls wait, and the clients of a shop that looks, orders and pays in turn would
- * wait with them. As long as fewer than CROWD other calls come in one turn, none is held.
+ * why_a_crowd: holding calls also delays shops whose clients look, order and pay in turn. While
+ * fewer than CROWD other calls arrive in a turn, none is held.
  *
- * why_three_lines: calls of the shop do not wait behind those of buyers, nor calls of operators
- * behind either: as many calls of each line go on. Operators and probes must be answered within a
- * second: only a crowd of their own calls is held, and shorter. */
+ * why_three_lines: the shop's calls do not wait behind buyers', nor operators' behind either: the
+ * lines proceed at equal rates. Operators and probes must be answered within a second: only a crowd
+ * of their own calls is held, and for a shorter time. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -22,30 +21,30 @@ enum {
     CROWD = 256, /* see why_a_crowd */
     CROWD_OPERATORS = 64,
     ORDERS_MIN = 32,       /* in flight: below this, no other call is held back */
-    CREDIT_PER_ORDER = 40, /* in percent of what an order costs */
+    CREDIT_PER_ORDER = 40, /* in percent of an order's cost */
     CREDIT_PER_MS = 100,
     CREDIT_MIN = -6400,
     CREDIT_MAX = 25600,
-    COST = 100,           /* of reading a call and writing its answer, with the hold */
+    COST = 100,           /* of reading, holding and answering a call */
     COST_OPERATORS = 300, /* their answers are long */
-    RECENT_MS = 20,       /* how long the next crowd of orders may be away */
-    STUCK_MS = 250,       /* without an answered order: then holding others back is of no use */
+    RECENT_MS = 20,       /* orders count as under way this long after the last crowd of them */
+    STUCK_MS = 250,       /* without an answered order, holding other calls is pointless */
     HOLD_MS_MAX = 1000,
     HOLD_OPERATORS_MS_MAX = 250,
 };
 
-/* A line of held calls, and how many calls of a turn are no crowd. */
+/* A line of held calls; fewer than `crowd` in a turn are not held. */
 static const struct line {
     size_t crowd;
     int hold_ms_max;
     int cost;
 } lines[HTTP_LINES] = {
-    {CROWD, HOLD_MS_MAX, COST}, /* of buyers */
-    {CROWD, HOLD_MS_MAX, COST}, /* of the shop */
+    {CROWD, HOLD_MS_MAX, COST}, /* buyers */
+    {CROWD, HOLD_MS_MAX, COST}, /* the shop */
     {CROWD_OPERATORS, HOLD_OPERATORS_MS_MAX, COST_OPERATORS},
 };
 
-/* Whoever asks for nothing that there is counts as a buyer. */
+/* A request without a route counts as a buyer's. */
 static size_t line_of(const struct request *request)
 {
     const struct route *route = request->http.route;
@@ -120,7 +119,7 @@ void fair_let_go(struct http_thread *thread, struct request *request)
     request->http.held_ns = 0;
 }
 
-/* Whether a held request has waited long enough, or its line has its turn. */
+/* True when a held request has waited long enough, or its line may proceed. */
 static bool goes_on(struct http_thread *thread, const struct request *request, size_t number)
 {
     struct http_line *line = &thread->fair.lines[number];

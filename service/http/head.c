@@ -1,4 +1,4 @@
-/* What the head of a request says: where it ends, who sends it, and from where. */
+/* The head of a request: where the request ends, who sends it, and from where. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,17 +8,17 @@
 #include "service/http/http.h"
 
 enum {
-    FORWARDED_MAX = 8, /* headers X-Forwarded-For of one request */
+    FORWARDED_MAX = 8, /* X-Forwarded-For headers read of one request */
     QUERY_PARAMETERS_MAX = 50,
-    RECORD_BYTES = 64,      /* of libmicrohttpd, for each header, cookie and parameter */
-    REPLY_HEAD_BYTES = 1024 /* kept for the head of an answer */
+    RECORD_BYTES = 64,      /* libmicrohttpd's memory per header, cookie and parameter */
+    REPLY_HEAD_BYTES = 1024 /* reserved for the head of an answer */
 };
 
 static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
 
-/* libmicrohttpd 0.9.75 makes a record of each parameter before it asks anybody, and closes the
- * connection without a word when the records fill its memory. Cutting the query here, before it is
- * parsed, keeps the connection; the request is then refused. */
+/* libmicrohttpd 0.9.75 stores a record per parameter before it calls anybody, and silently closes
+ * the connection when the records fill its memory. Cutting the query before it is parsed keeps the
+ * connection; the request is then refused. */
 bool head_cut_query(const char *uri)
 {
     char *query = strchr((char *)(uintptr_t)uri, '?');
@@ -33,11 +33,11 @@ bool head_cut_query(const char *uri)
     return true;
 }
 
-/* What a character may stand in. */
+/* Where a character may stand, as bits. */
 enum { VALUE = 1, TOKEN = 2 | VALUE, AUTHORITY = 4 };
 
-/* RFC 9110, 5.5 and 5.6.2. Of RFC 3986, 3.2 only what names of hosts have: in anything else two
- * readers may find two hosts. */
+/* RFC 9110, 5.5 and 5.6.2. AUTHORITY allows only host names of RFC 3986, 3.2: two parsers may find
+ * different hosts in anything else. */
 static const unsigned char character_kinds[256] = {
     ['\t'] = VALUE,
     [' '] = VALUE,
@@ -67,7 +67,7 @@ static const unsigned char character_kinds[256] = {
     [0x80 ... 0xff] = VALUE,
 };
 
-/* The first character that may not stand there, or the text's end. */
+/* Returns the first character not of this kind, or the text's end. */
 static const char *skip(const char *text, unsigned kind)
 {
     while ((character_kinds[(unsigned char)*text] & kind) == kind)
@@ -96,15 +96,15 @@ const char *head_value(struct MHD_Connection *mhd, const char *name)
     return MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, name);
 }
 
-/* What the headers say of where the body ends, and whether the head is whole. */
+/* The headers' statements on where the body ends, and whether the head is intact. */
 struct framing {
     const char *length; /* Content-Length, or NULL */
-    unsigned count;     /* of headers that say where the body ends */
+    unsigned count;     /* headers that say where the body ends */
     unsigned hosts;
     bool chunked;
-    bool bad;        /* one of them is not of a kind that everybody understands alike */
-    bool malformed;  /* a line is not as RFC 9112 wants it */
-    const char *end; /* of the header before */
+    bool bad;        /* a value that parsers may understand differently */
+    bool malformed;  /* a line violates RFC 9112 */
+    const char *end; /* of the previous header */
     struct once {
         const char *value;
         unsigned count;
@@ -113,9 +113,9 @@ struct framing {
 
 enum { LINE_END = 2 }; /* CR LF */
 
-/* libmicrohttpd takes a text's end from its first NUL, forgets the second line of a folded header,
- * and ends a line at a CR or LF that stands alone. Its texts lie in one buffer, where it has made
- * line ends NULs: so each of these leaves another gap than CR LF does. */
+/* libmicrohttpd ends a text at its first NUL, drops the second line of a folded header, and ends a
+ * line at a lone CR or LF. Its texts lie in one buffer, with NULs in place of line ends, so each of
+ * these cases leaves a gap that differs from that of CR LF. */
 static void note_gap(struct framing *framing, const char *next, ptrdiff_t wanted)
 {
     framing->malformed |= next - framing->end != wanted;
@@ -123,14 +123,14 @@ static void note_gap(struct framing *framing, const char *next, ptrdiff_t wanted
         framing->malformed = framing->end[i] != '\0';
 }
 
-/* Only blanks may follow the host. */
+/* A host, which only blanks may follow. */
 static bool is_host(const char *value)
 {
     value = skip(value, AUTHORITY);
     return value[strspn(value, " \t")] == '\0';
 }
 
-/* A header that may come once. */
+/* Keeps a header's value only if the header comes once. */
 static void note_once(struct once *header, const char *value)
 {
     header->value = header->count++ == 0 ? value : NULL;
@@ -164,7 +164,7 @@ static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* Reads all headers; the head ends with the line end of the last one and an empty line. */
+/* Reads all headers; the head ends with the last one's line end and an empty line. */
 static void read_framing(struct MHD_Connection *mhd, const struct head_line *line,
                          struct framing *framing)
 {
@@ -178,8 +178,8 @@ static void read_framing(struct MHD_Connection *mhd, const struct head_line *lin
     note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END);
 }
 
-/* One request for a proxy must not be two for us, nor another one. While that is in doubt nothing
- * is done, and the connection is closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
+/* What a proxy takes for one request must not be two here, nor a different one. If in doubt, the
+ * request is refused and the connection closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
                         struct trace *trace_out)
 {
@@ -203,9 +203,9 @@ const char *head_bearer(struct MHD_Connection *mhd)
     return bearer ? value + sizeof scheme - 1 : NULL;
 }
 
-/* why_two_ways: what a browser says in Sec-Fetch-Site holds behind a proxy that changes Host, and
- * no page can write that header. Browsers leave it out where the page came by plain HTTP from
- * another machine; there Origin tells, which ends in what the browser sent as Host. */
+/* why_two_ways: no page can write Sec-Fetch-Site, and it holds behind a proxy that changes Host.
+ * Browsers omit it when the page came by plain HTTP from another machine; then Origin decides,
+ * which ends in what the browser sent as Host. */
 bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at)
 {
     const char *origin = head_value(mhd, MHD_HTTP_HEADER_ORIGIN);
@@ -262,8 +262,8 @@ static enum MHD_Result note_forwarded(void *cls, enum MHD_ValueKind kind, const 
     return MHD_YES;
 }
 
-/* Every proxy adds at the end, to the last header or as one more, so the last headers count and the
- * ring keeps those. What precedes the first untrusted address may be the client's invention. */
+/* Every proxy appends, to the last header or as a further one, so the ring keeps the last headers.
+ * Anything before the first untrusted address may be forged by the client. */
 void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
                   char text_out[NETWORKS_TEXT_SIZE])
 {
@@ -297,13 +297,13 @@ static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const cha
 {
     size_t *bytes = cls;
     *bytes += RECORD_BYTES;
-    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* cookies are copied */
+    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* libmicrohttpd copies these */
         *bytes += strlen(name) + (value ? strlen(value) : 0);
     return MHD_YES;
 }
 
-/* Without room libmicrohttpd would close the connection without an answer, though the order were
- * accepted: the request must be refused while nothing has been done. */
+/* Without room libmicrohttpd closes the connection without an answer, even if the order was
+ * accepted. So such a request is refused before anything is done. */
 bool head_leaves_no_room(struct MHD_Connection *mhd)
 {
     enum MHD_ValueKind kinds =

@@ -1,6 +1,5 @@
-/* What the files of this folder share: HTTP threads, their connections, and the requests on these.
- * Others see server.h. What belongs to an HTTP thread only that thread may touch, but for what is
- * marked otherwise. */
+/* Internals shared by the files of this folder: HTTP threads, connections and their requests. Other
+ * folders include server.h. Only the owning HTTP thread may touch its data, except where noted. */
 #ifndef SECKILL_SERVICE_HTTP_HTTP_H
 #define SECKILL_SERVICE_HTTP_HTTP_H
 
@@ -13,18 +12,18 @@
 
 enum {
     CONNECTION_MEMORY = 8192, /* bytes libmicrohttpd may use per connection, headers included */
-    HTTP_LINES = 3,           /* of held calls, see fair.c */
+    HTTP_LINES = 3,           /* queues of held calls, see fair.c */
 };
 
 /* ---- connections: connection.c ---- */
 
-/* What a connection waits for. */
+/* What the connection is waiting for. */
 enum connection_state {
-    CONNECTION_STRANGER, /* its first request, or that its client takes the last answer */
+    CONNECTION_STRANGER, /* its first request, or for its client to read the last answer */
     CONNECTION_SENDING,  /* the rest of a request */
-    CONNECTION_SERVED, /* the next request: its client has taken an answer, and leaves none lying */
-    CONNECTION_BUSY,   /* the answer to a complete request */
-    CONNECTION_GOING,  /* libmicrohttpd, which is about to see that it was shut down */
+    CONNECTION_SERVED,   /* the next request: its client has read the last answer */
+    CONNECTION_BUSY,     /* the answer to a complete request */
+    CONNECTION_GOING,    /* libmicrohttpd, which will notice the shutdown and close it */
     CONNECTION_STATES
 };
 
@@ -34,86 +33,86 @@ struct connection_list {
     size_t count;
 };
 
-/* One client's connection, kept as libmicrohttpd's socket context from the moment it is accepted
- * until it is closed. Everything that needs the connection goes through here, and a request points
- * here as long as somebody waits for its answer; closing takes that pointer away. libmicrohttpd
- * does not report the end of every request, but it reports the end of every connection. */
+/* One client's connection: libmicrohttpd's socket context from the accept to the close. A request
+ * points here as long as somebody waits for its answer; closing clears that pointer, because
+ * libmicrohttpd reports the end of every connection, but not of every request. */
 struct http_connection {
     struct http_thread *thread;
     struct MHD_Connection *mhd;
     int fd;                  /* libmicrohttpd's */
-    struct request *request; /* the one that is being received or answered, or NULL */
-    bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
+    struct request *request; /* being received or answered; or NULL */
+    bool answered;           /* its answer was queued, or written past libmicrohttpd */
     enum connection_state state;
-    int64_t since_ns;                    /* when it came into that state */
-    struct http_connection *prev, *next; /* in the list of that state */
+    int64_t since_ns;                    /* when it entered `state` */
+    struct http_connection *prev, *next; /* in the list of `state` */
 };
 
-/* One listener: its threads, and the room for connections that they share. */
+/* One listener: its threads and the connection limit that they share. */
 struct http_room {
-    unsigned classes;        /* of calls that its threads serve, see ROUTE_BIT */
+    unsigned classes;        /* classes of calls that its threads serve, see ROUTE_BIT */
     const char *thread_name; /* of each */
-    bool inherited;          /* the next daemon goes on listening on its sockets */
-    unsigned most;           /* places, as configured */
+    bool inherited;          /* systemd keeps its sockets open for the next daemon */
+    unsigned most;           /* configured limit of connections */
     struct connection_use *use;
-    struct http_room *beside; /* the other listener's, with the same descriptors; or NULL */
+    struct http_room *beside; /* the other listener, which shares the descriptor limit; or NULL */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
-    _Atomic size_t thread_count; /* of those that have joined: the first serve already */
+    _Atomic size_t thread_count; /* threads that serve already; may still be growing */
 };
 
-/* How many connections a thread's libmicrohttpd may have before it accepts no more. */
+/* Connections at which a thread's libmicrohttpd stops accepting. */
 unsigned room_accept_max(const struct http_room *room);
 
-/* Whether a further client may connect. */
+/* True when a further client may connect. */
 bool room_admits(const struct http_room *room);
 
-/* Clients wait and are not accepted. If there are places, descriptors are lacking: where most
- * connections are, at this listener or the other one, there are fewer places from now on, and some
- * that wait for their clients are closed. */
+/* To be called when clients wait but none is accepted. If places are left, the process lacks
+ * descriptors: lowers the limit of the listener whose thread has most connections, this one's or
+ * the other's, and closes some of its connections that wait for their clients. */
 void room_shrink(struct http_thread *thread);
 
-/* Clients are accepted: some of the places that room_shrink has taken away come back. */
+/* To be called when clients are accepted: restores some of the places that room_shrink took
+ * away. */
 void room_grow(struct http_room *room);
 
-/* Makes the http_connection of an accepted connection. Where that is one too many, another one is
- * closed: of this thread, or of the thread that has most. A complete request is never given up. */
+/* Makes the http_connection of an accepted connection. Beyond the limit it closes another one, of
+ * this thread or of the thread that has most, but never one with a complete request. */
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd);
 
-/* Frees the http_connection of a connection that is being closed and has no request any more. */
+/* Frees the http_connection of a closing connection, which must have no request. */
 void connection_close(struct http_connection *connection);
 
-/* The connection waits for something else, or anew; one that is GOING stays so. */
+/* Changes the state, or restarts its time; GOING is final. */
 void connection_move(struct http_connection *connection, enum connection_state state);
 
-/* Answers requests that have not come whole in time, and closes connections that have waited for
- * idle_ms, and those that other threads have asked for. */
+/* Answers requests that are incomplete at their deadline, and closes connections that have been
+ * waiting for idle_ms or that other threads have asked to close. */
 void connection_expire(struct http_thread *thread);
 
-/* When the next of them is due; INT64_MAX: none. */
+/* When connection_expire is next due; INT64_MAX: never. */
 int64_t connection_due_ns(const struct http_thread *thread);
 
 /* ---- HTTP threads: loop.c ---- */
 
-/* The credit of held calls: fair.c. */
+/* The credit that held calls need, see fair.c. */
 struct http_fair {
-    size_t orders;       /* sent to order workers and not come back */
-    int64_t crowded_ns;  /* when many orders were in flight */
-    int64_t answered_ns; /* when an order was answered */
-    int64_t counted_ns;  /* up to when time has added to the credit */
+    size_t orders;       /* with order workers */
+    int64_t crowded_ns;  /* last time that many orders were in flight */
+    int64_t answered_ns; /* last time that an order was answered */
+    int64_t counted_ns;  /* the credit includes time up to here */
     int64_t credit;
     struct http_line {
-        size_t seen;  /* calls of this turn that might have been held */
-        size_t held;  /* calls that are held */
-        size_t going; /* held calls that may go on in this turn */
+        size_t seen;  /* calls in this turn that may be held */
+        size_t held;  /* calls held now */
+        size_t going; /* held calls that may proceed in this turn */
     } lines[HTTP_LINES];
 };
 
-/* The access log: reply.c. */
+/* State of the access log, see reply.c. */
 struct http_access {
-    unsigned seen;            /* requests since the last one of the sample */
-    int64_t second;           /* of the last failure */
-    unsigned failures;        /* that left a line in it */
-    unsigned long suppressed; /* failures since without a line */
+    unsigned seen;            /* requests since the last sampled one */
+    int64_t second;           /* in which the last failure was logged */
+    unsigned failures;        /* logged in that second */
+    unsigned long suppressed; /* failures since then without a line */
 };
 
 struct http_thread {
@@ -123,8 +122,8 @@ struct http_thread {
     struct MHD_Daemon *daemon;
     int listen_fd;
     int hangup_fd;          /* epoll: connections whose client has closed its side */
-    int64_t hangups_due_ns; /* when they are looked at again */
-    bool hangups_unseen;    /* the last turn did not look, and may have read past one */
+    int64_t hangups_due_ns; /* when they are read next */
+    bool hangups_unseen;    /* the last turn did not look and may have missed one */
     int loop_fd;            /* epoll: the daemon's own epoll and home.wake_fd */
 
     struct request_home home; /* requests that came back from workers */
@@ -136,23 +135,23 @@ struct http_thread {
     } orders;
     struct request *free_requests;
     struct connection_list lists[CONNECTION_STATES];
-    _Atomic size_t connections;  /* open ones; others may read */
-    _Atomic unsigned room_asked; /* connections that others ask the thread to close */
-    size_t in_flight;            /* requests sent on and not come back */
-    size_t replies;              /* queued in the last run of libmicrohttpd */
-    size_t answers;              /* of these, to requests that had waited */
-    size_t accepts;              /* clients that connected in the last run */
-    size_t accepts_seen;         /* and since the last look at those that wait, see loop.c */
-    bool stuck;                  /* at that look clients waited, and none had been accepted */
-    int64_t stuck_look_ns;       /* when to look again */
-    unsigned runs_due;           /* of libmicrohttpd, before the thread may wait again */
-    int64_t now_ns;              /* of this turn */
-    _Atomic int64_t turned_ns;   /* the same, which others may read */
+    _Atomic size_t connections;  /* open; other threads may read it */
+    _Atomic unsigned room_asked; /* connections that other threads ask this one to close */
+    size_t in_flight;            /* requests in queues or with workers */
+    size_t replies;              /* answers queued in the last run of libmicrohttpd */
+    size_t answers;              /* those of them to requests that had waited */
+    size_t accepts;              /* clients accepted in the last run */
+    size_t accepts_seen;         /* accepted since the last check, see unstick */
+    bool stuck;                  /* at that check clients waited and none had been accepted */
+    int64_t stuck_look_ns;       /* when to check again */
+    unsigned runs_due;           /* runs of libmicrohttpd needed before the thread may wait */
+    int64_t now_ns;              /* time at which this turn began */
+    _Atomic int64_t turned_ns;   /* copy of now_ns that other threads may read */
     bool closing;                /* answers close their connections */
-    bool ending;                 /* its last turns: nothing may be sent on any more */
+    bool ending;                 /* last turns: no request goes to a worker any more */
     struct http_problem {
         struct MHD_Response *response; /* without an id */
-        size_t bytes;                  /* of its text */
+        size_t bytes;                  /* of the text */
     } problems[PROBLEM_COUNT];
 };
 
@@ -161,7 +160,7 @@ struct http_thread {
 struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
                                char *error_out, size_t error_size);
 
-/* Waits for the thread to end: once it is at SERVICE_DRAINS, every accepted request is answered,
+/* Waits for the thread to end: after SERVICE_DRAINS began, once every accepted request is answered
  * or drain_ms have passed. */
 void http_join(struct http_thread *thread);
 
@@ -170,21 +169,21 @@ void http_close(struct http_thread **thread);
 
 /* ---- orders first: fair.c ---- */
 
-/* Counts what time has added to the credit, and what may go on in this turn. */
+/* Adds the elapsed time to the credit, and shares it out to this turn's held calls. */
 void fair_begin_turn(struct http_thread *thread);
 
-/* Takes the calls that came so far for those of an earlier turn, when a turn takes long: a few
- * clients that ask again and again in it are no crowd. */
+/* For a turn that takes long: treats the calls so far as an earlier turn's, so that a few clients
+ * that call repeatedly within the turn do not count as a crowd. */
 void fair_count_anew(struct http_thread *thread);
 
-/* Whether a request that is complete may be handled now. Otherwise it is held, and libmicrohttpd
- * asks again in each run. */
+/* True when a complete request may be handled now. False: it is held, and libmicrohttpd asks again
+ * in each run. */
 bool fair_admit(struct http_thread *thread, struct request *request);
 
-/* The request is handled, or nobody waits for it any more: it is not held. */
+/* Ends the hold of a request that is handled, or for which nobody waits any more. */
 void fair_let_go(struct http_thread *thread, struct request *request);
 
-/* A request was sent on to a worker of its kind; it has come back from there. */
+/* Count a request that goes to a worker of its kind, and one that comes back. */
 void fair_sent(struct http_thread *thread, enum call_kind kind);
 void fair_returned(struct http_thread *thread, enum call_kind kind);
 
@@ -195,7 +194,7 @@ void fair_returned(struct http_thread *thread, enum call_kind kind);
 /* MHD_AcceptPolicyCallback. */
 enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length);
 
-/* MHD_OPTION_NOTIFY_CONNECTION: makes the http_connection, and frees it. */
+/* MHD_OPTION_NOTIFY_CONNECTION: makes and frees the http_connection. */
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code);
 
@@ -206,11 +205,11 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
 /* MHD_OPTION_UNESCAPE_CALLBACK: percent-decoding in place. */
 size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text);
 
-/* MHD_AccessHandlerCallback: called when the headers were read, for each piece of the body, at the
- * end of the request, and in every run while a complete request waits.
+/* MHD_AccessHandlerCallback: called after the headers, for each piece of the body, at the end of
+ * the request, and in every run while a complete request waits.
  *
- * why_polled: for a request that waits for a worker, or is held, this costs a function call per run
- * and no system call. Suspending its connection instead costs epoll_ctl twice and a recv that finds
+ * why_polled: polling a request that waits for a worker, or is held, costs a function call per run
+ * and no system call. Suspending its connection would cost epoll_ctl twice and a recv that finds
  * nothing, and libmicrohttpd would forget whether the client has closed its side. */
 enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const char *url,
                                 const char *method, const char *version, const char *upload_data,
@@ -220,12 +219,11 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
 void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason);
 
-/* Takes the request away from its connection, which then waits for no answer any more. A request
- * that a queue or a worker has is carried through all the same, and freed when it comes back. */
+/* Detaches the request from its connection. A request in a queue or with a worker is still carried
+ * through, and freed when it comes back. */
 void exchange_abandon(struct http_connection *connection);
 
-/* A request came back from a worker: its answer is sent in the next run, if a client still waits
- * for one. */
+/* Takes a request back from a worker: if its client still waits, the next run sends the answer. */
 void exchange_return(struct http_thread *thread, struct request *request);
 
 /* Frees the memory of all free requests, at the end. */
@@ -244,31 +242,31 @@ enum MHD_Result reply_answer(struct http_connection *connection, struct request 
 enum MHD_Result reply_problem(struct http_connection *connection, const struct request *request,
                               enum problem problem);
 
-/* Queues the answer for a request whose deadline came while a queue or a worker has it. */
+/* Queues the answer to a request whose deadline passed in a queue or with a worker. */
 enum MHD_Result reply_expired(struct http_connection *connection, struct request *request);
 
-/* For a connection whose request libmicrohttpd will never hand over: writes a problem past it,
- * unless the request was answered before, and shuts the connection down. */
+/* For a request that libmicrohttpd will never report: writes a problem past libmicrohttpd, unless
+ * the request was answered before, and shuts the connection down. */
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem);
 
-/* Decides whether the access log will have a line of the request, as access_log says. When the head
- * of the request was read. */
+/* Decides whether the access log gets a line for the request (access_log). Call when the head was
+ * read. */
 void access_sample(struct http_thread *thread, struct request *request);
 
-/* Writes the address of a connection's client, as far as trusted proxies tell it. */
+/* Writes the client's address, as far as trusted proxies tell it. */
 void access_address(const struct http_connection *connection, char text_out[NETWORKS_TEXT_SIZE]);
 
-/* ---- the calls there are: route.c ---- */
+/* ---- routes: route.c ---- */
 
-/* Who calls, and by which credential. */
+/* Who calls, and the credential that the call needs. */
 enum route_class {
-    ROUTE_BUYER, /* orders and what buyers look at: none of ours */
+    ROUTE_BUYER, /* orders and what buyers look at: no credential */
     ROUTE_SHOP,  /* the shop's own calls: the shop token, when one is set */
     ROUTE_ADMIN, /* the operator's calls: the admin token */
-    ROUTE_OPS,   /* what machines ask about the service's health: none */
-    ROUTE_LIVE,  /* the servers of the group, and what they said: the admin token, unless the option
-                  * demo is on or the client is on this machine */
-    ROUTE_OPEN,  /* the description of the interface: none, and served everywhere */
+    ROUTE_OPS,   /* health checks and metrics: no credential */
+    ROUTE_LIVE,  /* the group's servers and their errors: the admin token, unless the option demo is
+                  * on or the client is on this machine */
+    ROUTE_OPEN,  /* the API description: no credential, served on every listener */
     ROUTE_CLASSES
 };
 
@@ -279,31 +277,31 @@ enum route_class {
 #define ROUTE_OPERATORS (ROUTE_OPERATORS_OWN | ROUTE_BIT(ROUTE_OPEN))
 #define ROUTE_PUBLIC (ROUTE_BIT(ROUTE_BUYER) | ROUTE_BIT(ROUTE_SHOP) | ROUTE_BIT(ROUTE_OPEN))
 
-/* Of these the times are in the histograms of their kinds. */
+/* Classes whose response times are measured, in the histogram of the call's kind. */
 #define ROUTE_MEASURED (ROUTE_BIT(ROUTE_BUYER) | ROUTE_BIT(ROUTE_SHOP) | ROUTE_BIT(ROUTE_ADMIN))
 
 struct route {
     const char *method;
     const char *path;
-    bool prefix; /* what follows the path, or begins at its {name}, is the handler's `tail` */
+    bool prefix; /* the rest behind the path, or from its {name} on, is the handler's `tail` */
     enum route_class class;
     bool body;           /* needs a JSON body */
-    enum call_kind kind; /* which worker carries it; none, when the handler answers at once */
+    enum call_kind kind; /* the worker for it, if the handler does not answer at once */
     call_handler *start;
 };
 
-/* A path, and how it was spelt: a proxy may have rules for paths as they are spelt, so only the
- * part that a {name} stands for may be percent-encoded. */
+/* A path and which parts of it were percent-encoded: only the part that a {name} stands for may be,
+ * because a proxy may have rules for paths as they are spelt. */
 struct route_path {
     const char *text;              /* decoded */
     size_t plain_head, plain_tail; /* characters before the first encoded one, and after the last */
 };
 
-/* Notes where a raw path is encoded, up to its query. */
+/* Notes where a raw path, up to its query, is percent-encoded. */
 void route_note_encoding(const char *uri, struct route_path *path_out);
 
-/* The route of a request, a constant, out of those whose class is in the set `classes`. NULL with
- * the problem and, for a wrong method, the methods that the path takes. */
+/* Finds the route, a constant, among those of the set `classes`. NULL with the problem and, for a
+ * wrong method, the methods that the path takes. */
 const struct route *route_find(unsigned classes, const char *method, const struct route_path *path,
                                enum problem *problem_out, const char **allow_out);
 
@@ -312,23 +310,23 @@ size_t route_tail(const struct route *route);
 
 /* ---- heads of requests: head.c ---- */
 
-/* Cuts a query that has too many parameters out of libmicrohttpd's own buffer; true when it did.
- * For MHD_OPTION_URI_LOG_CALLBACK, before libmicrohttpd parses the query. */
+/* Cuts a query with too many parameters in libmicrohttpd's own buffer; true when it did. For
+ * MHD_OPTION_URI_LOG_CALLBACK, before libmicrohttpd parses the query. */
 bool head_cut_query(const char *uri);
 
-/* What libmicrohttpd hands over of the first line of a request. The texts are its own. */
+/* The first line of a request as libmicrohttpd hands it over, and owns the texts. */
 struct head_line {
     const char *method, *url, *version;
-    size_t uri_length; /* of what is the url by now, before it was decoded, with its query */
+    size_t uri_length; /* of the raw url, with its query */
     bool bad_target;   /* see head_read_target */
 };
 
-/* Notes of a target, as it was sent: its length, where its path begins (behind the scheme and the
- * host of an absolute one), and whether it holds what no target has. */
+/* Notes the raw target's length, where its path begins (behind the scheme and host of an absolute
+ * target), and whether it holds characters that no target may have. */
 void head_read_target(const char *uri, struct request_http *http);
 
-/* PROBLEM_NONE, or why the head cannot be trusted, or the request's end is in doubt or too far
- * away. Either way `trace_out` is what the head calls the request. */
+/* Checks the head: PROBLEM_NONE, or a problem when it cannot be trusted, or the request's end is
+ * uncertain or too far away. Either way `trace_out` gets the request's ids. */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
                         struct trace *trace_out);
 
@@ -338,9 +336,9 @@ const char *head_value(struct MHD_Connection *mhd, const char *name);
 /* The token in Authorization, or NULL. */
 const char *head_bearer(struct MHD_Connection *mhd);
 
-/* True unless a browser says that the request comes from a page of another origin than the one it
- * was sent to. Other clients send no Origin. The host of an absolute target, which is what precedes
- * `path_at` in the url, takes the place of Host (RFC 9112, 3.2.2). */
+/* False when a browser says that the request comes from a page of another origin than its target.
+ * Other clients send no Origin. The host of an absolute target, which precedes `path_at` in the
+ * url, takes the place of Host (RFC 9112, 3.2.2). */
 bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at);
 
 /* True when Content-Type is application/json. */
@@ -349,14 +347,14 @@ bool head_json(struct MHD_Connection *mhd);
 /* Fills in the call's query parameters. */
 void head_parameters(struct MHD_Connection *mhd, struct call *call);
 
-/* Writes the address of the client, as far as trusted proxies tell it; "" when there is none. */
+/* Writes the client's address, as far as trusted proxies tell it; "" without one. */
 void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
                   char text_out[NETWORKS_TEXT_SIZE]);
 
-/* True when the client is on this machine, as far as anybody can tell: no proxy names another. */
+/* True when the client is on this machine and no proxy names another. */
 bool head_local(struct MHD_Connection *mhd);
 
-/* True when the request leaves too little of the connection's memory for the head of an answer. */
+/* True when the request leaves too little of the connection's memory for an answer's head. */
 bool head_leaves_no_room(struct MHD_Connection *mhd);
 
 #endif

@@ -24,9 +24,9 @@
 
 enum {
     BACKLOG = 4096,
-    SEND_BUFFER = 65536, /* bytes of answers that the kernel keeps for a client that reads none */
+    SEND_BUFFER = 65536, /* bytes of unread answers that the kernel keeps per client */
     INHERITED_FIRST = 3, /* the first descriptor that systemd passes */
-    INHERITED_MAX = LISTENER_SOCKETS_MAX + 1, /* one of them for operators */
+    INHERITED_MAX = LISTENER_SOCKETS_MAX + 1, /* one of them is the operators' */
 };
 
 static void write_address(int fd, char *out, size_t size)
@@ -60,18 +60,19 @@ static int bind_one(const struct addrinfo *where, bool shared)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER}, sizeof(int)); /* of connections */
-    if (shared) /* the kernel spreads new connections over the sockets */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER},
+               sizeof(int)); /* inherited by connections */
+    if (shared)              /* the kernel spreads new connections over the sockets */
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (bind(fd, where->ai_addr, where->ai_addrlen) == 0)
         return fd;
-    int error = errno; /* of bind, for the caller: close may set another */
+    int error = errno; /* bind's errno for the caller: close may change it */
     close(fd);
     errno = error;
     return -1;
 }
 
-/* Whether no other process is bound to the address: one that shares it would let this one in. */
+/* True when no process is bound to the address, not even one that shares it. */
 static bool is_free(const struct addrinfo *where)
 {
     int fd = bind_one(where, false);
@@ -80,8 +81,8 @@ static bool is_free(const struct addrinfo *where)
     return fd >= 0;
 }
 
-/* Binds all sockets to one address. The port that a first one got for port 0 is the others', too.
- * False with errno. */
+/* Binds all sockets to one address; with port 0 all get the port that the first one got. False with
+ * errno. */
 static bool bind_all(struct listener *listener, const struct addrinfo *where, unsigned count,
                      enum listener_share share)
 {
@@ -123,7 +124,7 @@ bool listener_bind(struct listener *listener, const char *address, unsigned coun
         snprintf(error_out, error_size, "%s", gai_strerror(failed));
         return false;
     }
-    /* A name may have several addresses: the first one that can be bound is served. */
+    /* A name may have several addresses: serves the first one that can be bound. */
     bool bound = false;
     for (struct addrinfo *where = found; where && !bound; where = where->ai_next)
         bound = bind_all(listener, where, count, share);
@@ -145,7 +146,7 @@ bool listener_listen(const struct listener *listener)
 
 /* ---- passed by systemd ---- */
 
-/* How many descriptors systemd has passed to this process. */
+/* The number of descriptors that systemd passed to this process. */
 static long passed_count(void)
 {
     const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
@@ -179,7 +180,7 @@ static bool is_listening(int fd)
            getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_length) == 0 && listens;
 }
 
-/* libmicrohttpd wants sockets that do not block. */
+/* Makes the socket non-blocking, as libmicrohttpd needs. */
 static bool take(struct listener *listener, int fd, char *error_out, size_t error_size)
 {
     if (!is_listening(fd)) {
@@ -216,7 +217,7 @@ bool listener_inherit(struct listener *listener, const char *name, unsigned coun
         snprintf(error_out, error_size, "systemd passes %u sockets for %u threads", passed, count);
         return false;
     }
-    /* Fewer sockets than threads: some threads accept from the same one. */
+    /* With fewer sockets than threads, several threads accept from the same one. */
     for (; passed > 0 && listener->count < count; listener->count++) {
         int fd = fcntl(listener->fds[listener->count % passed], F_DUPFD_CLOEXEC, 0);
         if (fd < 0) {
@@ -232,8 +233,8 @@ bool listener_inherit(struct listener *listener, const char *name, unsigned coun
 
 /* ---- the end ---- */
 
-/* A classic BPF program, which the kernel runs on each packet for the socket, from the TCP header
- * on: it drops those with SYN and without ACK. */
+/* A classic BPF program that the kernel runs on each packet for the socket, from the TCP header on:
+ * it drops packets with SYN and without ACK. */
 bool listener_ignore_new(int fd)
 {
     enum { FLAGS = 13, SYN = 0x02, ACK = 0x10 };

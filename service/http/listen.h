@@ -16,14 +16,14 @@ struct listener {
     char address[300]; /* as the log names it, with the real port */
 };
 
-/* Whose sockets may be bound to the same address and port. */
+/* Which other sockets may be bound to the same address and port. */
 enum listener_share {
-    LISTENER_OWN,    /* only those of this listener */
-    LISTENER_SHARED, /* those of other processes of this user that say so, too (SO_REUSEPORT) */
+    LISTENER_OWN,    /* only this listener's */
+    LISTENER_SHARED, /* also those of this user's processes that share, too (SO_REUSEPORT) */
 };
 
 /* Binds `count` sockets to `address` (host:port; port 0: a free one); listener_listen lets clients
- * in. False, with the reason in `error_out` and no socket left, when that is not possible. */
+ * in. On failure returns false with the reason in `error_out`, and leaves no socket open. */
 bool listener_bind(struct listener *listener, const char *address, unsigned count,
                    enum listener_share share, char *error_out, size_t error_size);
 
@@ -47,13 +47,12 @@ bool listener_listen(const struct listener *listener);
 /* Closes the sockets from number `first` on. */
 void listener_close(struct listener *listener, unsigned first);
 
-/* Makes the kernel ignore further attempts to connect to the socket, as if their packets were lost:
- * clients try again within a second, and find the socket closed or another daemon. Connections
- * whose handshake is under way are completed. False, and nothing changes, where that cannot be done
- * (Unix sockets). */
+/* Makes the kernel ignore further attempts to connect, as if their packets were lost: clients try
+ * again within a second, and find the socket closed or another daemon. Handshakes under way are
+ * completed. False, with nothing changed, where that is impossible (Unix sockets). */
 bool listener_ignore_new(int fd);
 
-/* True when a client that has connected waits to be accepted. */
+/* True when a connected client waits to be accepted. */
 bool listener_has_waiting(int fd);
 
 #endif

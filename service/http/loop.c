@@ -1,9 +1,8 @@
 /* The HTTP threads: each drives a libmicrohttpd of its own from an epoll loop.
  *
- * A thread drives libmicrohttpd from outside: its epoll descriptor and an eventfd stand in the
- * thread's epoll set. A turn of the loop: wait; take the requests that workers gave back; MHD_run
- * (which reads new requests and asks about waiting ones); hand the new orders to the order workers;
- * MHD_run again to write what was answered. */
+ * The thread's epoll set holds libmicrohttpd's epoll descriptor and an eventfd. A turn of the loop:
+ * wait; take the requests that workers returned; MHD_run, which reads new requests and polls the
+ * waiting ones; hand the new orders to the order workers; MHD_run again to write the answers. */
 #define _GNU_SOURCE /* ppoll */
 #include <assert.h>
 #include <errno.h>
@@ -22,22 +21,22 @@
 #include "service/log/log.h"
 
 enum {
-    TURN_MS_MAX = 1000, /* libmicrohttpd looks for idle connections at least this often */
+    TURN_MS_MAX = 1000, /* connections are checked for time-outs at least this often */
     BUSY_TURN_MS = 2,   /* while complete requests wait, see libmicrohttpd_ms */
     BUSY_PER_MS = 1000,
     RUNS_AFTER_REPLY = 3, /* see run */
     NAP_BUSY = 16,        /* see nap */
     NAP_NS = 2500000,
-    HANGUPS_MAX = 1024,  /* looked at in one turn, */
-    HANGUPS_MS = 50,     /* and then not again for so long */
+    HANGUPS_MAX = 1024,  /* clients that closed their side, read in one turn; */
+    HANGUPS_MS = 50,     /* then not again for so long */
     ACCEPTS_OF_RUN = 10, /* libmicrohttpd accepts no more clients in one run */
     ACCEPT_RUNS_MAX = 8, /* further runs of a turn for clients that wait to be accepted */
     PLACES_PER_ACCEPT = 32,
-    STUCK_MS = 250,        /* between looks at clients whom nobody accepts, see unstick */
-    DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining thread is done */
+    STUCK_MS = 250,        /* between checks for clients that nobody accepts, see unstick */
+    DRAIN_QUIET_TURNS = 3, /* turns without events after which a draining thread is done */
     DRAIN_TURN_MS = 10,
     HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
-    IDLE_GRACE_MS = 1000, /* for a request on a connection that is kept open without one */
+    IDLE_GRACE_MS = 1000, /* for a connection without a request, see all_answered */
 };
 
 /* ---- requests that come back ---- */
@@ -55,10 +54,10 @@ static void take_returned(struct http_thread *thread)
 
 /* ---- time limits ---- */
 
-/* libmicrohttpd may have work left that no event will announce, such as more input than one read
- * took: then it wants no waiting at all. It says the same while complete requests wait, so then it
- * is not asked, but runs soon anyway: it asks about each of them, and exchange_access looks whether
- * the time of one is over. The more there are, the longer a run takes, and the rarer it is. */
+/* libmicrohttpd may have work that no event will announce, such as input beyond one read: then it
+ * asks not to wait. It asks the same while complete requests wait; then its answer is ignored, and
+ * it runs soon anyway to poll them and their deadlines. The more there are, the longer a run takes,
+ * and the less often it runs. */
 static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted = 0;
@@ -93,9 +92,9 @@ static int wait_ms(const struct http_thread *thread)
 
 /* ---- the loop ---- */
 
-/* Beside other daemons orders wait longer for a whole batch (see order_patience_ns). Meanwhile
- * further orders come in ones and twos, and each turn polls every order that waits. So these turns
- * are rarer. Answers end a nap. */
+/* With other daemons orders wait longer for a whole batch (order_patience_ns), while further orders
+ * arrive in ones and twos and each turn polls every waiting order. So a thread with many waiting
+ * requests naps between turns; an answer ends the nap. */
 static void nap(const struct http_thread *thread)
 {
     if (thread->lists[CONNECTION_BUSY].count < NAP_BUSY || thread->runs_due > 0 ||
@@ -128,10 +127,10 @@ static void submit_orders(struct http_thread *thread)
     *list = (struct order_list){.first = NULL};
 }
 
-/* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived
- * together with what it has just read: one edge of epoll announced both. Shutting the closed side
- * down makes another edge, also for this watch. So it is done again while the connection is open,
- * but only now and then: a client that waits for its answer must not keep the thread busy. */
+/* libmicrohttpd 0.9.75 misses that a client has closed its side when the close arrived together
+ * with the data it has just read: one epoll edge announced both. Shutting the closed side down
+ * makes another edge, also for this watch. So it is repeated while the connection is open, but
+ * seldom: a client that waits for its answer must not keep the thread busy. */
 static void repeat_hangups(struct http_thread *thread)
 {
     struct epoll_event events[HANGUPS_MAX];
@@ -144,8 +143,8 @@ static void repeat_hangups(struct http_thread *thread)
         shutdown(events[i].data.fd, SHUT_RD);
 }
 
-/* A queued answer needs further runs of libmicrohttpd: to be written, to be finished, and to read
- * input that arrived meanwhile, which epoll has announced already and will not announce again. */
+/* A queued answer needs further runs of libmicrohttpd: to write it, to finish it, and to read input
+ * that arrived meanwhile, which epoll has announced and will not announce again. */
 static void run(struct http_thread *thread)
 {
     thread->replies = thread->answers = thread->accepts = 0;
@@ -158,9 +157,9 @@ static void run(struct http_thread *thread)
     submit_orders(thread);
 }
 
-/* A turn under load takes some ms. With ten clients accepted in each, a crowd that connects would
- * fill the queue of the listening socket, and whoever finds that full waits a second. But where
- * there are few places, clients who come so fast would lose them before they have sent a word. */
+/* A turn under load takes some ms. With ten clients accepted in each, a crowd would fill the
+ * listening socket's queue, and a client that finds it full waits a second. But with few places,
+ * clients accepted that fast would lose them before they have sent anything. */
 static void accept_more(struct http_thread *thread)
 {
     int most = (int)(room_accept_max(thread->room) / PLACES_PER_ACCEPT / ACCEPTS_OF_RUN);
@@ -171,9 +170,9 @@ static void accept_more(struct http_thread *thread)
     }
 }
 
-/* libmicrohttpd accepts nobody any more once the process or the machine has no further descriptor,
- * until a connection of its own ends. So that idle clients do not keep all others out, there are
- * fewer places from then on, as many as there are descriptors. */
+/* Once the process or the machine has no descriptor left, libmicrohttpd accepts nobody until one of
+ * its own connections ends. To keep idle clients from locking out the others, the limit is then
+ * lowered to the descriptors available. */
 static void unstick(struct http_thread *thread)
 {
     bool accepts = thread->accepts_seen > 0;
@@ -189,7 +188,7 @@ static void unstick(struct http_thread *thread)
     thread->stuck = waiting;
 }
 
-/* Returns true when anything happened. */
+/* One turn of the loop. True when there were events. */
 static bool turn(struct http_thread *thread)
 {
     bool events = wait_for_events(thread);
@@ -200,7 +199,7 @@ static bool turn(struct http_thread *thread)
     connection_expire(thread);
     fair_begin_turn(thread);
     run(thread);
-    if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
+    if (thread->answers > 0) /* the next run writes answers to waiting requests */
         run(thread);
     accept_more(thread);
     unstick(thread);
@@ -208,9 +207,9 @@ static bool turn(struct http_thread *thread)
     return events;
 }
 
-/* A client that has connected must not be reset: new ones are kept off, handshakes under way end,
- * and all that wait are accepted before the socket is closed. A socket of systemd's lives on: its
- * clients wait for the next daemon. */
+/* A connected client must not be reset: the kernel ignores new attempts, handshakes under way end,
+ * and all waiting clients are accepted before the socket is closed. A socket of systemd's stays
+ * open: its clients wait for the next daemon. */
 static void stop_accepting(struct http_thread *thread, int64_t until_ns)
 {
     int64_t handshakes_ns = thread->now_ns + HANDSHAKE_MS * CLOCK_NS_PER_MS;
@@ -226,16 +225,16 @@ static void stop_accepting(struct http_thread *thread, int64_t until_ns)
     thread->listen_fd = -1;
 }
 
-/* Whether nothing is under way any more. A connection without a request has a grace: its client may
- * be sending one just now, and would take the close for an answer that was lost. */
+/* True when nothing is under way. A connection without a request gets a grace: its client may be
+ * sending one, and would take the close for a lost answer. */
 static bool all_answered(const struct http_thread *thread, int quiet, int64_t grace_ns)
 {
     return (thread->connections == 0 && thread->in_flight == 0) ||
            (quiet >= DRAIN_QUIET_TURNS && thread->now_ns >= grace_ns);
 }
 
-/* Answers the requests under way. New requests on open connections are answered as well, and their
- * connections closed; when no request comes any more, the thread is done. */
+/* Answers requests under way and new ones on open connections, and closes these connections; ends
+ * when no request arrives any more. */
 static void drain(struct http_thread *thread)
 {
     int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * CLOCK_NS_PER_MS;
@@ -247,7 +246,7 @@ static void drain(struct http_thread *thread)
                        thread->lists[CONNECTION_SENDING].first;
         quiet = events || waiting ? 0 : quiet + 1;
     }
-    thread->ending = true; /* out of time: every deadline is now */
+    thread->ending = true; /* time is up: treat every deadline as passed */
     for (int i = 0; i < DRAIN_QUIET_TURNS; i++)
         turn(thread);
 }
@@ -272,7 +271,7 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
     char text[256];
     vsnprintf(text, sizeof text, format, arguments);
     text[strcspn(text, "\n")] = '\0';
-    /* A client that is not let in is told nothing, so that the operator must be. */
+    /* The refused client learns nothing, so the operator must. */
     if (strstr(text, "accepting") || strstr(text, "resource limit")) {
         log_failure(LOG_WARN, "not_accepting", "http", "error=%s effect=%s", LOG_QUOTE(text),
                     LOG_QUOTE("new clients wait or are refused; raise the limit of open files, or "
@@ -282,7 +281,7 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
 
-/* Without a time limit of libmicrohttpd's own: a byte now and then would set that back. */
+/* Sets no time limit in libmicrohttpd: a byte now and then would restart it. */
 static struct MHD_Daemon *daemon_start(struct http_thread *thread)
 {
     return MHD_start_daemon(
@@ -322,7 +321,7 @@ static void close_files(struct http_thread *thread)
             close(fds[i]);
 }
 
-/* Gives the listening socket back to the caller, as http_start has failed. */
+/* After a failed http_start: gives the listening socket back to the caller. */
 static void undo_start(struct http_thread *thread)
 {
     if (thread->daemon) {

@@ -32,7 +32,7 @@ static void add_retry_after(struct MHD_Response *response, unsigned seconds)
         add_number(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 }
 
-/* Unless a cache may keep the answer for a time that it names. */
+/* For every answer whose caching time is not given. */
 static void add_no_store(struct MHD_Response *response)
 {
     add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
@@ -56,13 +56,13 @@ static struct MHD_Response *problem_response(enum problem problem, const char *t
 {
     struct MHD_Response *response = response_new(text, length, true, problem_type, close);
     add_retry_after(response, problem_retry_after(problem));
-    add_no_store(response); /* a 404 may be kept unasked, beyond a sale's start */
+    add_no_store(response); /* caches may otherwise keep a 404 past a sale's start */
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
 }
 
-/* Where a request ends unclearly, its connection always closes. */
+/* Where a request's end is uncertain, its connection must close. */
 static bool problem_closes(enum problem problem)
 {
     return problem == PROBLEM_AMBIGUOUS_END || problem == PROBLEM_INVALID_HEAD;
@@ -81,8 +81,8 @@ void access_sample(struct http_thread *thread, struct request *request)
     request->trace.sampled = request->trace.shown = true;
 }
 
-/* why_bounded_here: when thousands of answers a second fail, those beyond the bound may cost
- * nothing. Returns whether the line may be written; if so, how many were left out before it. */
+/* why_bounded_here: when thousands of answers a second fail, those beyond the bound must cost
+ * nothing. True when the line may be written; then with the number left out before it. */
 static bool admit_failure(struct http_thread *thread, unsigned long *suppressed_out)
 {
     struct http_access *access = &thread->access;
@@ -109,7 +109,7 @@ void access_address(const struct http_connection *connection, char text_out[NETW
         snprintf(text_out, NETWORKS_TEXT_SIZE, "unix");
 }
 
-/* The path is that of the route, so the line holds nothing of a client but its address and ids. */
+/* Logs the route's path, so the only client data in the line are its address and ids. */
 static void write_line(const struct http_connection *connection, const struct request *request,
                        unsigned status, size_t bytes, unsigned long suppressed)
 {
@@ -120,7 +120,7 @@ static void write_line(const struct http_connection *connection, const struct re
     if (suppressed > 0)
         snprintf(left_out, sizeof left_out, " suppressed=%lu", suppressed);
     const char *path = route ? route->path : "other";
-    bool open_end = path[strlen(path) - 1] == '/'; /* what follows is the client's */
+    bool open_end = path[strlen(path) - 1] == '/'; /* the client's part is replaced */
     log_each(status >= 500 ? LOG_WARN : LOG_INFO, status >= 500 ? "request_failed" : "request",
              "method=%s path=%s%s status=%u ms=%lld bytes=%zu address=%s%s%s",
              !route               ? "other"
@@ -130,8 +130,8 @@ static void write_line(const struct http_connection *connection, const struct re
              TRACE_LOG(&request->trace), left_out);
 }
 
-/* Writes the line of a request that is about to be answered, if it has one: that of a sample, or of
- * an answer with a status of 500 and above, unless to a probe. `bytes` of the body. */
+/* Logs a request that is about to be answered, if it is sampled, or its status is 500 or above and
+ * it is no probe. `bytes` of the body. */
 static void access_answered(const struct http_connection *connection, const struct request *request,
                             unsigned status, size_t bytes)
 {
@@ -145,9 +145,9 @@ static void access_answered(const struct http_connection *connection, const stru
 
 /* ---- the ids of requests ---- */
 
-/* why_not_always: an answer that names its request is its own. Buyers who look at the stock, and
- * crowds that are refused, share theirs. So an answer names its request when its client did, when
- * the log does, and when it failed. */
+/* why_not_always: an answer that names its request cannot be shared, as those to buyers who look at
+ * the stock, and to refused crowds, are. So it names it only if its client or the log does, or if
+ * it failed. */
 static bool names_request(const struct request *request, unsigned status)
 {
     const struct trace *trace = &request->trace;
@@ -164,7 +164,7 @@ static void add_ids(struct MHD_Response *response, const struct request *request
         add_header(response, "traceparent", parent);
 }
 
-/* Copies a problem's text to `out`, with its request's id as a member. Returns the length. */
+/* Copies a problem's text to `out` and adds its request's id as a member. Returns the length. */
 static size_t name_request(const struct request *request, const char *text, size_t length,
                            char out[NAMED_MAX])
 {
@@ -177,8 +177,8 @@ static size_t name_request(const struct request *request, const char *text, size
                                      trace_request_id(&request->trace, id), end);
 }
 
-/* Writes the text of a problem, with the id of its request when the service has failed. Returns the
- * length. NULL: no request. */
+/* Writes a problem's text, with the request's id if the service has failed. Returns the length.
+ * `request` may be NULL. */
 static size_t write_text(enum problem problem, const struct request *request, char out[NAMED_MAX])
 {
     char plain[ANSWER_INLINE_MAX];
@@ -215,11 +215,11 @@ static enum MHD_Result queue_response(struct http_connection *connection,
     metrics_count_status(status);
     access_answered(connection, request, status, bytes);
     connection->thread->replies++;
-    connection->answered = true; /* or it is being closed: either way nothing more is written */
+    connection->answered = true; /* or closing, if queueing failed: nothing more is written */
     return MHD_queue_response(connection->mhd, status, response);
 }
 
-/* The same with a response that nobody shares: adds the ids, and destroys it. */
+/* Queues an unshared response: adds the ids, and destroys it. */
 static enum MHD_Result queue_single(struct http_connection *connection,
                                     const struct request *request, unsigned status,
                                     struct MHD_Response *response, size_t bytes)
@@ -248,7 +248,7 @@ enum MHD_Result reply_problem(struct http_connection *connection, const struct r
     return queue_single(connection, request, status, response, length);
 }
 
-/* Where the order that was just made is. */
+/* Adds the new order's URL. */
 static void add_location(struct MHD_Response *response, uint64_t order_id)
 {
     char path[32];
@@ -281,7 +281,7 @@ static enum MHD_Result reply_text(struct http_connection *connection, const stru
     return queue_single(connection, request, answer->status, response, length);
 }
 
-/* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
+/* HTTP threads may share a response: libmicrohttpd counts its uses, and locks it. */
 static enum MHD_Result reply_prepared(struct http_connection *connection,
                                       const struct request *request, struct prepared *prepared)
 {
@@ -307,8 +307,8 @@ enum MHD_Result reply_answer(struct http_connection *connection, struct request 
     return reply_text(connection, request, answer, false);
 }
 
-/* Why no order worker took the order in time: too many were waiting before it; but when not one of
- * those was decided since it came, Redis or the ledger hangs. */
+/* Tells why no order worker took the order in time: too many waited before it, or, if none was
+ * decided since it came, Redis or the ledger hangs. */
 static enum problem why_untaken(const struct service *service, const struct request *request)
 {
     assert(request->http.route->kind == CALL_ORDER);
@@ -317,9 +317,9 @@ static enum problem why_untaken(const struct service *service, const struct requ
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
 
-/* WITHDRAWN: no worker has the request, and none will take it: it was certainly not carried out.
- * TIMED_OUT: the worker that has it carries it through. DONE: it has just done so. The loop is for
- * an order worker that puts the request back into the queue between the two attempts. */
+/* Returns WITHDRAWN: no worker has taken it, or will: it was certainly not carried out; TIMED_OUT:
+ * its worker carries it through; DONE: its worker has just done so. Loops because an order worker
+ * may put the request back into the queue between the two attempts. */
 static enum request_state withdraw(struct request *request)
 {
     do {
@@ -331,9 +331,9 @@ static enum request_state withdraw(struct request *request)
     return REQUEST_DONE;
 }
 
-/* A worker may be writing to the request at this moment, so this reads only members that do not
- * change any more, and atomic ones. libmicrohttpd copies the text: an answer made here ends with
- * the function, and the request's own belongs to the worker. */
+/* A worker may be writing to the request now, so this reads only atomic members and those that no
+ * longer change. libmicrohttpd copies the text: an answer made here ends with the function, and the
+ * request's own belongs to the worker. */
 enum MHD_Result reply_expired(struct http_connection *connection, struct request *request)
 {
     assert(request->http.phase == PHASE_ABANDONED);
@@ -345,7 +345,7 @@ enum MHD_Result reply_expired(struct http_connection *connection, struct request
                                    : PROBLEM_UNAVAILABLE);
     if (!order)
         return reply_problem(connection, request, PROBLEM_OUTCOME_UNKNOWN);
-    /* Unknown is never turned into failed: the client gets the id to ask for later. */
+    /* An unknown outcome is never reported as a failure: the client gets the id to ask later. */
     struct answer answer = {.text = NULL};
     if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
         metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
@@ -353,8 +353,8 @@ enum MHD_Result reply_expired(struct http_connection *connection, struct request
     return reply_text(connection, request, &answer, true);
 }
 
-/* Reads what has arrived and forgets it: a close with unread bytes resets the connection, and the
- * client loses the answer. */
+/* Discards received bytes: closing with unread input resets the connection, and the client loses
+ * the answer. */
 static void discard_input(int fd)
 {
     enum { READS_MAX = 16 };
@@ -363,7 +363,7 @@ static void discard_input(int fd)
         ;
 }
 
-/* One send of a whole answer: nobody would write the rest of it later. */
+/* Sends the whole answer in one call: nobody would write the rest later. */
 static void write_problem(int fd, enum problem problem, const struct request *request)
 {
     char body[NAMED_MAX], text[NAMED_MAX + 256];
@@ -375,7 +375,7 @@ static void write_problem(int fd, enum problem problem, const struct request *re
                  "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
                  status, MHD_get_reason_phrase_for(status), length, (int)length, body);
     metrics_count_status(status);
-    /* A client that does not even read loses its answer: the socket never blocks this thread. */
+    /* A client that does not read loses its answer: the thread must never block here. */
     if (send(fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
         shutdown(fd, SHUT_WR);
 }

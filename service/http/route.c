@@ -1,4 +1,4 @@
-/* The calls there are: what each takes, who handles it, and how long it may wait. */
+/* The table of routes: what each takes, who handles it, and which worker carries it. */
 #include <assert.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_web_file},
 };
 
-/* Without a {name} the whole path is fixed, and the tail is what follows it. */
+/* Without a {name} the whole path is fixed, and the tail follows it. */
 size_t route_tail(const struct route *route)
 {
     return strcspn(route->path, "{");
@@ -58,13 +58,13 @@ void route_note_encoding(const char *uri, struct route_path *path_out)
     path_out->plain_tail = last == length ? length : after;
 }
 
-/* Proxies and browsers take these out of a path. */
+/* Proxies and browsers remove these from a path. */
 static bool is_dots(const char *name, size_t length)
 {
     return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
 }
 
-/* Only user ids have slashes in them, which are encoded. */
+/* Only user ids may contain (encoded) slashes. */
 static bool may_have_slash(const struct route *route)
 {
     static const char name[] = "{user_id}";
@@ -96,16 +96,15 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-/* What a path takes, with one method more than `before`. Several methods has the path of a sale,
- * that of a call which steers the daemon, and that of a sku with the name of a call: GET
- * /admin/stock/reset. */
+/* Adds a method to the list `before` of a path. Several methods apply to the path of a sale, of a
+ * call that controls the daemon, and of a sku named like a call: GET /admin/stock/reset. */
 static const char *allow_text(const char *before, const char *method)
 {
     static const struct {
         const char *before, *method, *both;
     } several[] = {
         {"PATCH", "DELETE", "DELETE, PATCH"},
-        {"GET, HEAD", "GET", "GET, HEAD"}, /* a call that stands where files are */
+        {"GET, HEAD", "GET", "GET, HEAD"}, /* a call among the paths of files */
         {"POST", "GET", "GET, HEAD, POST"},
         {"GET, HEAD", "PUT", "GET, HEAD, PUT"},
         {"GET, HEAD", "POST", "GET, HEAD, POST"},

@@ -15,16 +15,16 @@
 
 enum {
     HTTP_THREADS_MAX = LISTENER_SOCKETS_MAX + 1,
-    INHERITED_PATIENCE_S = 10, /* clients wait in the backlog of a socket of systemd's */
+    INHERITED_PATIENCE_S = 10, /* clients wait in the backlog of systemd's socket */
 };
 
 struct http_server {
     struct service *service;
     struct listener public, admin; /* a socket is the HTTP thread's once that runs */
     struct http_room public_room, admin_room;
-    bool apart; /* operators have a listener of their own */
+    bool apart; /* operators have their own listener */
     bool started;
-    struct http_thread *threads[HTTP_THREADS_MAX]; /* with `apart` the operators' first */
+    struct http_thread *threads[HTTP_THREADS_MAX]; /* the operators' first, with `apart` */
 };
 
 static bool says_shared(const struct service *service)

@@ -10,7 +10,7 @@
 
 struct http_server;
 
-/* Descriptors of connections above the limits, for a moment: see room.h. */
+/* Descriptors for connections briefly above the limits, see ROOM_EXTRA in connection.c. */
 enum { HTTP_FILES_EXTRA = 64 };
 
 /* Takes the addresses of `listen` and `admin_listen`, or the sockets that systemd has passed in
@@ -18,12 +18,12 @@ enum { HTTP_FILES_EXTRA = 64 };
  * the reason in `error_out`. */
 struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size);
 
-/* Where buyers are served, as the log names it; lives as long as the server. */
+/* The address that buyers use, as logged; lives as long as the server. */
 const char *http_server_address(const struct http_server *server);
 
-/* How long the daemon should get ready before it lets clients in, in ns: 0 where they would be
- * refused meanwhile, and may as well hear that it is not ready; longer where another daemon serves
- * them, or systemd lets them wait. */
+/* How long, in ns, the daemon may get ready before it lets clients in: 0 where clients would be
+ * refused meanwhile and rather hear that it is not ready; longer where another daemon serves them
+ * or systemd lets them wait. */
 int64_t http_server_patience_ns(const struct http_server *server);
 
 /* Lets clients in, and writes `listening` to the log. False with the reason in `error_out`. */
@@ -35,8 +35,8 @@ bool http_server_started(const struct http_server *server);
 /* Start time of the oldest current loop turn among its threads (monotonic). Main thread. */
 int64_t http_server_turned_ns(const struct http_server *server);
 
-/* Waits until every request is answered, once service->phase is at SERVICE_DRAINS; no HTTP thread
- * runs any more then. NULL is fine. */
+/* Call once service->phase is SERVICE_DRAINS: waits until every request is answered and all HTTP
+ * threads have ended. NULL is fine. */
 void http_server_drain(struct http_server *server);
 
 /* Frees everything, after all workers have ended, and sets the pointer to NULL. NULL is fine. */
