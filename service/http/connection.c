@@ -178,8 +178,7 @@ void room_shrink(struct http_thread *thread)
     struct http_thread *most =
         most_connections(thread->room->beside, most_connections(thread->room, NULL));
     unsigned open = atomic_load(&most->room->use->open), half = (open + 1) / 2;
-    unsigned freed =
-        half < FREED ? half : FREED; /* few clients can be sending a request just now */
+    unsigned freed = half < FREED ? half : FREED; /* few clients may just be sending a request */
     atomic_store(&most->room->use->max, open > freed ? open - freed : 1);
     if (most != thread)
         make_room(thread);

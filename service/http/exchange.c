@@ -252,7 +252,7 @@ static enum MHD_Result headers_read(struct http_connection *connection, const ch
     if (!http->route)
         return MHD_YES;
     connection->request->trace.shown |=
-        http->route->class == ROUTE_ADMIN; /* the log's lines on these calls name it */
+        http->route->class == ROUTE_ADMIN; /* its log lines name it */
     if (!page_admitted(connection, url))
         http->refusal = PROBLEM_ORIGIN_REFUSED;
     else if (!authorized(connection))
@@ -450,8 +450,7 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     (void)mhd;
     struct http_connection *connection = *con_cls;
     struct request *request = connection->request;
-    /* libmicrohttpd calls again although it refused the answer, or it was written past it:
-     * close. */
+    /* libmicrohttpd calls again although it refused the answer or was bypassed: close. */
     if (!request || connection->answered)
         return MHD_NO;
     if (request->http.phase != PHASE_HEAD && *upload_data_size > 0) {

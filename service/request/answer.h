@@ -9,14 +9,14 @@
 enum {
     ANSWER_INLINE_MAX = 640, /* bytes of an answer that needs no allocation */
     RETRY_AFTER_S_MAX = 3600,
-    ANSWERS_BYTES_MAX = 32 << 20, /* of allocated texts: beyond it no long answer is made */
-    ANSWERS_SHOP_MAX = 24 << 20,  /* and beyond this none for the shop: operators are served */
+    ANSWERS_BYTES_MAX = 32 << 20, /* of allocated texts; beyond it no long answer is made */
+    ANSWERS_SHOP_MAX = 24 << 20,  /* beyond it none for the shop; operators are still served */
 };
 
-/* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
- * error that a client can get; several may share a code, with a detail of their own. Clients rely
- * on codes and statuses; titles and details may change. A status that is new here must be added to
- * METRICS_STATUSES, which the compiler checks. */
+/* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the list of all errors
+ * that a client can get. Several may share a code, each with its own detail. Clients rely on codes
+ * and statuses; titles and details may change. A new status must be added to METRICS_STATUSES,
+ * which the compiler checks. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
@@ -92,16 +92,16 @@ enum problem { PROBLEMS(PROBLEM_ID) PROBLEM_COUNT, PROBLEM_NONE = PROBLEM_COUNT 
 
 struct prepared;
 
-/* Written by whoever has the request at the moment; read by its HTTP thread once it came back. All
- * zeros but for PROBLEM_NONE is an empty answer. */
+/* Written by the thread that has the request, read by its HTTP thread once it came back. All zeros,
+ * with PROBLEM_NONE, is an empty answer. */
 struct answer {
-    enum problem problem;      /* PROBLEM_NONE: one of those below */
-    struct prepared *prepared; /* NULL, or a hold of an answer that many requests share */
+    enum problem problem;      /* PROBLEM_NONE: the members below are the answer */
+    struct prepared *prepared; /* NULL, or a hold on an answer that many requests share */
     unsigned status;
     const char *content_type; /* a constant text */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
-    uint64_t new_order_id;  /* for Location, of a new order; 0: no such header */
+    uint64_t new_order_id;  /* for Location of a new order; 0: no such header */
     unsigned retry_after_s; /* 0: no such header */
     unsigned limit;         /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;
@@ -110,21 +110,20 @@ struct answer {
 
 struct json_t;
 
-/* Each function that answers frees what the answer owned before. */
+/* Each function that sets an answer frees what the answer owned before. */
 void answer_problem(struct answer *answer, enum problem problem);
 
-/* A problem with a detail of its own; NULL: the problem's usual one. */
+/* A problem with its own detail; NULL: the problem's usual one. */
 void answer_detail(struct answer *answer, enum problem problem, const char *detail);
 
-/* The same with further members, as JSON text that begins with a comma. */
+/* A problem with further members, given as JSON text that begins with a comma. */
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
                     const char *members, ...) __attribute__((format(printf, 4, 5)));
 
-/* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
- * yet. */
+/* The answer when nobody could confirm the order's commit; order_id 0: it has no id yet. */
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
 
-/* `text` must be malloc'ed; the answer owns it from now on. */
+/* `text` must be malloc'ed; the answer takes ownership. */
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length);
 
@@ -132,23 +131,23 @@ void answer_text(struct answer *answer, unsigned status, const char *content_typ
  * answer->length. */
 char *answer_begin(struct answer *answer, unsigned status, const char *content_type);
 
-/* Bytes that the texts of all answers take now, but for the small ones within the requests. */
+/* Bytes allocated for the texts of all answers, without the texts inside requests. */
 size_t answers_bytes(void);
 
 /* Answers with a jansson value as text, and releases the value. */
 void answer_json(struct answer *answer, unsigned status, struct json_t *value);
 
-/* Answers with what many requests share, and takes over the caller's hold of it. */
+/* Answers with a shared answer, and takes over the caller's hold on it. */
 void answer_prepared(struct answer *answer, struct prepared *prepared);
 
-/* Frees what the answer owns, and leaves it empty. */
+/* Frees what the answer owns, and empties it. */
 void answer_clear(struct answer *answer);
 
 unsigned problem_status(enum problem problem);
 unsigned problem_retry_after(enum problem problem);
 
-/* The whole problem document, with further members `extra` (",\"name\":…" or ""). Returns its
- * length, cut to size. */
+/* Writes the whole problem document, with further members `extra` (",\"name\":…" or ""). Returns
+ * its length, cut to size. */
 size_t problem_text(enum problem problem, const char *detail, const char *extra, char *out,
                     size_t size);
 

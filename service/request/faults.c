@@ -1,8 +1,7 @@
-/* Failures of remote servers, told to clients and logged.
+/* Failures of remote servers, reported to clients and logged.
  *
- * why_server_names: a line that gives the last error of each server blames one that has recovered
- * long ago. Here a server is named only when it failed in the piece of work that the line is about.
- */
+ * why_server_names: a line with each server's last error would blame a server that has long
+ * recovered. A server is named only if it failed in the piece of work that the line is about. */
 #include "service/request/faults.h"
 
 #include "lua/redis.h"
@@ -103,5 +102,5 @@ void faults_log_redis(struct redis *redis, const char *event, const char *effect
 void faults_log_damage(struct ledger *ledger)
 {
     if (ledger_fault(ledger)->damaged)
-        faults_log_ledger(ledger, NULL, NULL); /* its event and effect are those of damage */
+        faults_log_ledger(ledger, NULL, NULL); /* event and effect are the ones of damage */
 }

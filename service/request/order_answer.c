@@ -9,7 +9,7 @@
 #include "service/metrics/metrics.h"
 #include "sql/orders/orders.h"
 
-/* Of printable ASCII, JSON escapes these two. */
+/* Among printable ASCII, JSON escapes only these two. */
 static char *put_escaped(char *at, const char *text)
 {
     for (;; text++) {
@@ -24,8 +24,8 @@ static char *put_escaped(char *at, const char *text)
     }
 }
 
-/* The answer to every accepted order passes here, so it is written without printf. Skus, statuses
- * and times need no JSON escapes: their alphabets have nothing to escape. */
+/* Every accepted order passes here, so it does without printf. Skus, statuses and times need no
+ * JSON escapes: their alphabets contain nothing to escape. */
 char *order_put(char *at, const struct order_text *order)
 {
     at = stpcpy(at, "{\"order_id\":\"");
@@ -51,7 +51,7 @@ char *order_put(char *at, const struct order_text *order)
     return stpcpy(at, "\"}");
 }
 
-/* An order fits into the answer itself: no allocation. */
+/* An order fits into the answer's inline text: no allocation. */
 static void answer_text_of(struct answer *answer, unsigned status, const struct order_text *order)
 {
     static_assert((int)ORDER_TEXT_MAX <= (int)ANSWER_INLINE_MAX, "see answer_begin");
@@ -67,7 +67,7 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
     answer_text_of(answer, 200, &order);
 }
 
-/* `order_status`: what has become of the order since; nothing yet, if it is new. */
+/* `order_status`: the order's present status, which a replay may find changed. */
 static void answer_accepted(struct answer *answer, unsigned status, const char *order_status,
                             const struct stock_order *accepted)
 {
@@ -75,7 +75,7 @@ static void answer_accepted(struct answer *answer, unsigned status, const char *
     answer_text_of(answer, status, &order);
 }
 
-/* Adds when the sale opens or ended. */
+/* Adds the time when the sale opens or ended. */
 static void answer_closed(struct answer *answer, enum problem problem, const char *member,
                           const struct stock_order *order)
 {
@@ -84,7 +84,7 @@ static void answer_closed(struct answer *answer, enum problem problem, const cha
     answer_members(answer, problem, NULL, ",\"%s\":\"%s\"", member, time);
 }
 
-/* The bound is for an opening that is days away: it may be brought forward meanwhile. */
+/* RETRY_AFTER_S_MAX is for an opening days away, which may be brought forward. */
 static void answer_not_started(struct answer *answer, const struct stock_order *order)
 {
     int64_t wait_s = (order->at_ms - order->created_ms + 999) / 1000;
@@ -94,7 +94,7 @@ static void answer_not_started(struct answer *answer, const struct stock_order *
                                                          : (unsigned)wait_s;
 }
 
-/* Adds the orders that the user has. */
+/* Adds the ids of the user's orders. */
 static void answer_limit(struct answer *answer, const struct stock_history *history)
 {
     char orders[LEDGER_QUOTA_ORDERS_MAX * 24] = "", *at = orders;
@@ -111,8 +111,8 @@ static unsigned whole_seconds(int64_t ms)
     return ms > 0 ? (unsigned)((ms + 999) / 1000) : 1;
 }
 
-/* Clients that are refused together are given different times, up to half as long again, so that
- * they do not come back together. The order's id is as good as a random number, and at hand. */
+/* Spreads the waits of clients that are refused together, up to half as long again, so that they do
+ * not come back together. The order's id serves as a random number. */
 static void answer_rate_limited(struct answer *answer, const struct stock_order *order)
 {
     const struct stock_rate_status *over = &order->rate_status;

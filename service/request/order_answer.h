@@ -5,11 +5,11 @@
 #include "service/request/request.h"
 #include "sql/orders/orders.h"
 
-/* What an order's JSON shows, whichever struct it comes from; the texts stay the caller's. */
+/* The members of an order's JSON, from whichever struct; the caller owns the texts. */
 struct order_text {
     uint64_t order_id;
     const char *sku;
-    uint32_t round; /* of the sale */
+    uint32_t round; /* the sale's round */
     const char *user_id;
     uint32_t qty;
     uint32_t segment;
@@ -18,7 +18,7 @@ struct order_text {
     const char *expires_at; /* "": never */
 };
 
-/* The text of an order in a struct whose members have these names; its status stands apart. */
+/* Initializes an order_text from a struct with members of these names, and a status. */
 #define ORDER_TEXT(order, order_status)                                                            \
     {                                                                                              \
         .order_id = (order)->order_id, .sku = (order)->sku, .round = (order)->round,               \
@@ -27,18 +27,18 @@ struct order_text {
         .expires_at = (order)->expires_at,                                                         \
     }
 
-/* Bytes of an order's JSON, a newline and a NUL at most: names, marks, numbers, a sku, a user id
+/* Largest size of an order's JSON with a newline and a NUL: names, marks, numbers, a sku, a user id
  * all escaped, a status and two times. */
 enum { ORDER_TEXT_MAX = 576 };
 
 /* Writes the order as a JSON object and a NUL, and returns where the object ends. */
 char *order_put(char *at, const struct order_text *order);
 
-/* The answer to an order that a worker or its HTTP thread has decided; counts it, and frees what
- * the order owns. `refusal` is the problem of an order that could not be decided. */
+/* Answers an order that a worker or its HTTP thread has decided, counts it, and frees what it owns.
+ * `refusal` is the problem if the order could not be decided. */
 void order_answer(struct request *request, enum problem refusal);
 
-/* The answer to a call for an order as the ledger has it. */
+/* Answers with an order as the ledger has it. */
 void order_answer_record(struct answer *answer, const struct ledger_record *record);
 
 #endif

@@ -9,7 +9,7 @@
 #define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
 #define NODE_SHIFT (ORDER_ID_POD_BITS + ORDER_ID_SEQUENCE_BITS)
 #define TIME_SHIFT (ORDER_ID_NODE_BITS + NODE_SHIFT)
-#define DIGITS_MAX 19 /* of a number of 63 bits */
+#define DIGITS_MAX 19 /* decimal digits of 63 bits */
 
 static uint64_t since_epoch(uint64_t ms)
 {
@@ -39,7 +39,7 @@ void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease)
     assert(lease->to_ms <= ORDER_ID_LAST_MS);
     pthread_mutex_lock(&ids->mutex);
     uint64_t from = first_place(lease->from_ms);
-    if (lease->node != ids->node) /* ids grow, whichever node is greater */
+    if (lease->node != ids->node) /* a later ms: ids grow even if the new node is smaller */
         ids->next = (ids->next | SEQUENCE_MASK) + 1;
     ids->next = ids->next > from ? ids->next : from;
     ids->end = first_place(lease->to_ms);
@@ -67,8 +67,7 @@ uint64_t order_ids_next_ms(struct order_ids *ids)
 }
 
 /* why_one_number: time and sequence are one number. When the clock has stepped back, `next` is
- * ahead of it and goes on counting; a sequence that is used up carries into the time, which is then
- * the next ms. */
+ * ahead of it and keeps counting; a sequence that is used up carries into the next ms. */
 static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
 {
     uint64_t first = now > ids->next && now < ids->end ? now : ids->next;

@@ -32,59 +32,57 @@
 /* Unix time in ms. Called by whichever thread asks for an id. */
 typedef uint64_t (*order_id_clock_t)(void *context);
 
-/* A node, and the ids that it may make. */
+/* A node, and the range of ids that it may make. */
 struct order_id_lease {
     unsigned node;    /* 0..ORDER_ID_NODE_MAX */
-    uint64_t from_ms; /* ids carry this Unix time at least, */
-    uint64_t to_ms;   /* and an earlier one than this */
-    int64_t until_ns; /* by clock_boot_ns: from then on no ids are made */
+    uint64_t from_ms; /* ids carry this Unix time or a later one, */
+    uint64_t to_ms;   /* but a time before this one */
+    int64_t until_ns; /* by clock_boot_ns; from then on no ids are made */
 };
 
-/* The generator, one per process. The fields are private. Any number of threads may use
- * it at a time; its mutex is held for some ns, once or twice per batch of orders. */
+/* The generator, one per process. Its fields are private. Any number of threads may use it; its
+ * mutex is held for some ns, once or twice per batch of orders. */
 struct order_ids {
     pthread_mutex_t mutex;
     uint64_t next; /* the first unused place: ms since the epoch << 8 | sequence */
-    uint64_t end;  /* behind the last place of the lease */
+    uint64_t end;  /* one past the lease's last place */
     uint64_t node, pod;
     int64_t until_ns;
     order_id_clock_t clock;
     void *clock_context;
 };
 
-/* pod: 0..ORDER_ID_POD_MAX. The generator has no lease yet.
- * Call before any other thread sees the generator, which holds nothing that would have to be
- * freed. */
+/* pod: 0..ORDER_ID_POD_MAX. The generator starts without a lease. Call before any other thread sees
+ * the generator; nothing in it needs freeing. */
 void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context,
                     unsigned pod);
 
-/* Goes on with this lease: a longer one of the same node, or one of another node. */
+/* Continues with this lease: an extension for the same node, or another node's. */
 void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease);
 
-/* The node of the present lease; -1 when there was none yet. */
+/* The node of the present lease; -1 before the first one. */
 int order_ids_node(struct order_ids *ids);
 
-/* The Unix time in ms that the next id carries at least, for the bound of a lease: the clock's, or
- * a later one. No id that was made before carries a later time. */
+/* The least Unix time in ms that the next id may carry, for a lease's bound: the clock's, or a
+ * later one. No earlier id carries a later time. */
 uint64_t order_ids_next_ms(struct order_ids *ids);
 
-/* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every
- * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
- * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
- * call never waits. A clock that is beyond the lease's bound is not followed: the ids go on from
- * the last ones. 0: there is no lease, it has ended, its ids are used up, or the clock is beyond
- * ORDER_ID_LAST_MS: the dates of orders would be wrong by decades.
+/* Returns the first of n consecutive ids (id, id + 1, ... id + n - 1) of one ms, larger than every
+ * earlier id of this generator even if the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX. If fewer
+ * than n are left in the present ms, takes ids of the next ms, ahead of the clock: the call never
+ * waits. A clock beyond the lease's bound is not followed: the ids continue from the last ones. 0:
+ * there is no lease, it has ended, its ids are used up, or the clock is beyond ORDER_ID_LAST_MS, so
+ * that orders' dates would be wrong by decades.
  *
- * *now_ms_out is the clock's time. Dates of an order come from it, never from the id: ids stay
- * ahead when the clock has stepped back, for as long as it had been ahead. */
+ * *now_ms_out is the clock's time. Take an order's dates from it, never from the id: after the
+ * clock has stepped back, ids stay ahead for as long as it had been ahead. */
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out);
 
-/* The pod that the id names: that of its order, or, of an id that a version before made, any
- * number. */
+/* The pod that the id names: the order's pod, or any number in an id of an earlier version. */
 unsigned order_id_pod(uint64_t id);
 
 /* True for digits only, without leading zeros, of at most 63 bits; *id_out is 0 otherwise. Accepts
- * exactly what decimal_put writes for ids, so one order has one spelling. */
+ * exactly what decimal_put writes for ids, so that each order has one spelling. */
 bool order_id_parse(const char *text, uint64_t *id_out);
 
 #endif

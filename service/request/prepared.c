@@ -1,4 +1,4 @@
-/* Prepared answers: each is made once, and sent as the answer to many requests. */
+/* Prepared answers: each is made once and answers many requests. */
 #include "service/request/prepared.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The response owns the text, because libmicrohttpd may release a response after the request it
- * answers has ended; a constant text lives anyway. */
+/* The response owns the text, unless it is constant, because libmicrohttpd may release a response
+ * after the request that it answers has ended. */
 struct prepared {
     _Atomic size_t holds;
     struct MHD_Response *response;
@@ -19,7 +19,7 @@ struct prepared {
     size_t length;
 };
 
-enum { RESPONSE_SIZE = 512 }; /* of a response and its headers, about */
+enum { RESPONSE_SIZE = 512 }; /* approximate bytes of a response and its headers */
 
 static struct MHD_Response *add_headers(const struct prepared *prepared,
                                         struct MHD_Response *response)

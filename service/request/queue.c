@@ -15,7 +15,7 @@ struct flow {
     _Atomic size_t depth; /* places claimed */
     struct request *first;
     struct request *last;
-    struct flow *next; /* in the circle of flows with waiting requests */
+    struct flow *next; /* in the list of flows with waiting requests */
 };
 
 struct queue {
@@ -25,11 +25,11 @@ struct queue {
     _Atomic bool stopped;
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
-    size_t sleepers;       /* workers that wait for requests */
-    size_t batch_max;      /* of the last worker that took */
+    size_t sleepers;       /* workers waiting for requests */
+    size_t batch_max;      /* maximum of the last worker that took */
     size_t in_flight_peak; /* recent maximum of `depth`, decays per batch */
-    int64_t oldest_ns;     /* since when the oldest request waits, or was left by a batch */
-    struct flow *first;    /* of the flows with waiting requests: whose turn it is */
+    int64_t oldest_ns;     /* when the oldest request arrived, or a batch left it behind */
+    struct flow *first;    /* list of flows with waiting requests; the first has its turn */
     struct flow *last;
     struct flow flows[QUEUE_FLOWS];
 };
@@ -60,8 +60,8 @@ unsigned queue_flow(const char *identifier)
     return (unsigned)hash_slot(identifier, QUEUE_FLOWS);
 }
 
-/* Several threads may reserve at the same moment. Each counts itself first, so together they may
- * refuse one request too many, but never accept one. */
+/* Each of several threads counts itself first, so together they may refuse one request too many,
+ * but never accept one too many. */
 bool queue_reserve(struct queue *queue, unsigned flow)
 {
     size_t depth = atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed);
@@ -89,7 +89,7 @@ size_t queue_capacity(const struct queue *queue)
     return queue->max;
 }
 
-/* The flow gets its next turn after all other flows with waiting requests. */
+/* Appends the flow: its turn comes after all other flows with waiting requests. */
 static void line_up(struct queue *queue, struct flow *flow)
 {
     flow->next = NULL;
@@ -126,8 +126,8 @@ static size_t lesser(size_t one, size_t other)
     return one < other ? one : other;
 }
 
-/* Clients that were answered a moment ago and order again soon have no place just now, so the peak
- * counts, not the present depth. */
+/* Uses the peak, not the present depth: clients that were just answered and order again soon hold
+ * no place now. */
 static size_t whole_batch(const struct queue *queue)
 {
     size_t peak = queue->in_flight_peak;
@@ -167,9 +167,9 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     note_in_flight(queue);
     bool wake = queue->sleepers > 0 && (was_empty || whole_batch_waits(queue));
     pthread_mutex_unlock(&queue->mutex);
-    /* One worker for the whole list, so that its batch is full; the worker wakes the next one if it
+    /* Wakes one worker for the whole list, so that its batch is full; it wakes the next one if it
      * leaves requests. The first request wakes a worker, too, which then watches its patience.
-     * Signalled after the unlock: the worker would only run into the mutex. */
+     * Signals after the unlock, or the worker would only block on the mutex. */
     if (wake)
         pthread_cond_signal(&queue->arrived);
 }
@@ -232,14 +232,14 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
         wait_for_batch(queue, patience_ns, wait_ms);
     if (batch_leaves(queue, patience_ns)) {
         size_t whole = whole_batch(queue);
-        size_t least = lesser(QUEUE_BATCH_MIN, max); /* the last few are no batch of their own */
+        size_t least = lesser(QUEUE_BATCH_MIN, max); /* a small rest is no batch of its own */
         count = take_locked(queue, requests_out, whole > least ? whole : least);
         decay_peak(queue);
         queue->oldest_ns = clock_now_ns();
     }
     bool wake = queue->first && queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
-    if (wake) /* the requests that are left are for another worker, or for its patience */
+    if (wake) /* another worker takes the rest, or watches its patience */
         pthread_cond_signal(&queue->arrived);
     return count;
 }

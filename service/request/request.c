@@ -1,4 +1,4 @@
-/* One HTTP request on its way: the table of its states, and the way back to its HTTP thread. */
+/* The table of a request's states, and its way back to its HTTP thread. */
 #include "service/request/request.h"
 
 #include <assert.h>
@@ -16,8 +16,8 @@ bool request_move(struct request *request, enum request_state from, enum request
             {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true, [REQUEST_TIMED_OUT] = true},
     };
     assert(from < REQUEST_STATES && to < REQUEST_STATES && allowed[from][to]);
-    /* A deadline and a worker may want the request at the same moment: the exchange lets one of
-     * them have it, and the loser reads in the result that it has not. */
+    /* A deadline and a worker may compete for the request: the exchange lets one win, and its
+     * result tells the loser. */
     int expected = (int)from;
     return atomic_compare_exchange_strong(&request->state, &expected, (int)to);
 }
@@ -39,11 +39,11 @@ static void give_back(struct request_home *home, struct request *list)
         last->queue_next = head;
     while (!atomic_compare_exchange_weak_explicit(&home->returned, &head, list,
                                                   memory_order_release, memory_order_relaxed));
-    if (!head) /* otherwise the thread was woken for the earlier ones, and has not looked yet */
+    if (!head) /* otherwise it was woken for earlier ones and has not looked yet */
         request_home_wake(home);
 }
 
-/* One pass per thread, of which there are few. */
+/* Makes one pass per HTTP thread; there are few. */
 void request_return_all(struct request **requests, size_t count)
 {
     while (count > 0) {
@@ -65,7 +65,7 @@ void request_return_all(struct request **requests, size_t count)
 
 /* ---- kinds of calls ---- */
 
-/* Where one call may take long, the batch is short: a batch is answered when all of it is done. */
+/* A batch is answered when all of it is done, so kinds with long calls have short batches. */
 const struct call_kind_row call_kinds[CALL_KINDS] = {
     [CALL_LOOKUP] = {"call-lookups", "lookups_failed", 4096, CALL_BATCH_MAX, 60, false},
     [CALL_PAYMENT] = {"call-payments", "payments_failed", 4096, CALL_BATCH_MAX, 100, false},

@@ -12,11 +12,11 @@
 #include "base/identifier.h"
 #include "service/request/prepared.h"
 
-enum { SWEEP = 8 }; /* sets that each stock_snapshot_keep looks over for idle snapshots */
+enum { SWEEP = 8 }; /* sets that each stock_snapshot_keep searches for idle snapshots */
 
 struct place {
     char sku[IDENTIFIER_SIZE]; /* "": free */
-    bool asked;                /* a request was told that it is due */
+    bool asked;                /* a due request was sent to the worker */
     int64_t asked_ns;          /* when the ledger was asked */
     struct prepared *answer;   /* NULL: no such sale */
 };
@@ -27,13 +27,13 @@ struct set {
 };
 
 struct stock_snapshots {
-    pthread_mutex_t mutex; /* of everything; no answer is released under it */
+    pthread_mutex_t mutex; /* guards everything; no answer is released under it */
     size_t bytes;
-    size_t hand; /* the set that is looked over next */
+    size_t hand; /* the set that is swept next */
     struct set sets[STOCK_SNAPSHOT_SETS];
 };
 
-/* Answers to be released once the mutex is free. */
+/* Answers to release after the mutex. */
 struct dropped {
     size_t count;
     struct prepared *answers[SWEEP * STOCK_SNAPSHOT_WAYS + 2];
@@ -117,14 +117,14 @@ uint64_t stock_snapshot_changes(struct stock_snapshots *snapshots, const char *s
     return changes;
 }
 
-/* A free place is left alone: memory that was never written costs nothing. */
+/* Leaves free places untouched: memory never written costs nothing. */
 static bool is_idle(const struct place *place, int64_t now_ns)
 {
     return place->sku[0] != '\0' &&
            now_ns - place->asked_ns >= STOCK_SNAPSHOT_IDLE_MS * CLOCK_NS_PER_MS;
 }
 
-/* A few sets each time, so that snapshots leave the memory at least as fast as they enter it. */
+/* Sweeps a few sets per call, so that snapshots leave memory at least as fast as they enter it. */
 static void sweep(struct stock_snapshots *snapshots, int64_t now_ns, struct dropped *dropped)
 {
     for (size_t i = 0; i < SWEEP; i++) {
@@ -135,8 +135,8 @@ static void sweep(struct stock_snapshots *snapshots, int64_t now_ns, struct drop
     }
 }
 
-/* True when `a` rather than `b` makes room: an unknown sku, so that a flood of these takes no place
- * from a sale; otherwise the one that was read longer ago. */
+/* True when `a` is evicted before `b`: an unknown sku, so that a flood of unknown skus never evicts
+ * a sale; otherwise the one that was read earlier. */
 static bool goes_before(const struct place *a, const struct place *b)
 {
     if (!a->answer != !b->answer)

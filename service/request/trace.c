@@ -1,4 +1,4 @@
-/* What a request is called: its id, and the W3C trace that it is part of. */
+/* The ids of a request, and the W3C trace that it is part of. */
 #include "service/request/trace.h"
 
 #include <stdio.h>
@@ -11,15 +11,14 @@ enum {
     TRACE_DIGITS = TRACE_ID_SIZE - 1,
     SPAN_DIGITS = 16,
     FLAGS_DIGITS = 2,
-    TRACE_AT = VERSION_DIGITS + 1, /* in a traceparent; a '-' before each part */
+    TRACE_AT = VERSION_DIGITS + 1, /* offsets in a traceparent; '-' precedes each part */
     SPAN_AT = TRACE_AT + TRACE_DIGITS + 1,
     FLAGS_AT = SPAN_AT + SPAN_DIGITS + 1,
-    FLAGS_KNOWN = 0x03, /* sampled, random: true of the trace whoever continues it */
+    FLAGS_KNOWN = 0x03, /* sampled, random: they hold for the whole trace */
 };
 
-/* why_per_thread: a number is needed for each request, so making it may cost neither a lock nor a
- * system call. splitmix64 visits every number once before it repeats one; threads begin at places
- * chosen by chance. */
+/* why_per_thread: every request needs a number, so making one must cost neither a lock nor a system
+ * call. splitmix64 visits every number once before it repeats; each thread starts at random. */
 static uint64_t next_number(void)
 {
     static _Thread_local uint64_t state;
@@ -42,8 +41,8 @@ static void copy_id(char out[REQUEST_ID_SIZE], const char *text)
         memcpy(out, text, length + 1);
 }
 
-/* Four parts of lower-case hexadecimal digits, of which the ids are not zero. A version that is not
- * known yet may have more parts behind those of 00; ff is no version. */
+/* Four parts of lower-case hexadecimal digits, with ids that are not zero. A later version may have
+ * more parts behind the ones of 00; ff is no version. */
 static bool is_traceparent(const char *text)
 {
     static const size_t digits[] = {VERSION_DIGITS, TRACE_DIGITS, SPAN_DIGITS, FLAGS_DIGITS};

@@ -1,5 +1,5 @@
-/* What a request is called: the id that its client or a proxy has given it, or one made here, and
- * the W3C trace that it is part of. */
+/* The ids of a request: the one that its client or a proxy gave it, or one made here, and the W3C
+ * trace that it is part of. */
 #ifndef SECKILL_SERVICE_REQUEST_TRACE_H
 #define SECKILL_SERVICE_REQUEST_TRACE_H
 
@@ -13,38 +13,38 @@ enum {
     TRACE_LOG_SIZE = 160,
 };
 
-/* Written when the head of a request is read, and unchanged until its answer is queued, but for
- * `shown` and `sampled`, which belong to the HTTP thread: a worker may read the rest. */
+/* Written when the request's head is read, and constant until its answer is queued, so that workers
+ * may read it; only `shown` and `sampled` belong to the HTTP thread. */
 struct trace {
-    uint64_t number;             /* unique: the request's own span, and its id if it has no other */
+    uint64_t number;             /* unique: the request's span, and its id if it has no other */
     char given[REQUEST_ID_SIZE]; /* X-Request-Id, or "" */
     char id[TRACE_ID_SIZE];      /* of traceparent, or "" */
     unsigned char flags;         /* of traceparent */
-    bool shown;                  /* the answer carries the id, as a line in the log does */
-    bool sampled;                /* the access log has a line of the request */
+    bool shown;                  /* the answer carries the id, because the log does */
+    bool sampled;                /* the access log gets a line for the request */
 };
 
-/* Begins with what the headers say: NULL for an absent one, or one that comes twice. Takes only
- * what is valid: an id of 1 to 64 characters out of A-Z a-z 0-9 . _ : / + @ -, and a traceparent as
- * W3C Trace Context defines it, of version 00 or one that begins like it. Any thread. */
+/* Starts from the headers: NULL for a header that is absent or comes twice. Takes only valid
+ * values: an id of 1 to 64 characters out of A-Z a-z 0-9 . _ : / + @ -, and a traceparent of W3C
+ * Trace Context version 00, or of a later one that begins like it. Any thread. */
 void trace_begin(struct trace *trace_out, const char *request_id, const char *traceparent);
 
-/* The request's id: the given one, or one made of its number in `buffer`. */
+/* The request's id: the given one, or its number written to `buffer`. */
 const char *trace_request_id(const struct trace *trace, char buffer[REQUEST_ID_SIZE]);
 
-/* Writes the traceparent of the answer: the same trace, and the request's own span. False when the
- * request is part of no trace. */
+/* Writes the answer's traceparent: the request's trace and own span. False when the request is part
+ * of no trace. */
 bool trace_parent(const struct trace *trace, char text_out[TRACEPARENT_SIZE]);
 
-/* Whether the client has named its request, so that every answer names it, too. */
+/* True when the client named its request: then every answer names it, too. */
 bool trace_named(const struct trace *trace);
 
-/* Writes ` request_id=…` and, within a trace, ` trace_id=…`, for the end of a line in the log.
- * Returns `buffer`. */
+/* Writes ` request_id=…` and, within a trace, ` trace_id=…`, for the end of a log line. Returns
+ * `buffer`. */
 const char *trace_log(const struct trace *trace, char buffer[TRACE_LOG_SIZE]);
 
-/* trace_log with a buffer that lives to the end of the enclosing block:
- * log_event(LOG_INFO, "reset", "sku=%s%s", sku, TRACE_LOG(&request->trace)). */
+/* trace_log with a buffer that lives until the enclosing block ends: log_event(LOG_INFO, "reset",
+ * "sku=%s%s", sku, TRACE_LOG(&request->trace)). */
 #define TRACE_LOG(trace) trace_log((trace), (char[TRACE_LOG_SIZE]){0})
 
 #endif

@@ -4,16 +4,16 @@
 
 #include <stddef.h>
 
-/* Decodes %XX in place and returns the length. What no path and no value of ours has becomes
+/* Decodes %XX in place and returns the length. Bytes that no path and no value may contain become
  * UNESCAPE_BAD, which every check refuses: a NUL, which would cut the text short; a % without two
- * digits behind it; and a control character that stands for another below.
+ * digits behind it; and a byte equal to one of these marks.
  *
- * A slash that was encoded becomes UNESCAPE_SLASH, so that it is a part of a name and never ends
- * one. unescape_slashes makes it a slash again, for whoever takes a name that may have one. */
+ * An encoded slash becomes UNESCAPE_SLASH, so that it is part of a name and never ends it. Code
+ * that takes a name with slashes calls unescape_slashes to restore them. */
 enum { UNESCAPE_BAD = 1, UNESCAPE_SLASH = 2 };
 size_t unescape(char *text);
 
-/* Writes the `length` bytes with slashes in place of UNESCAPE_SLASH; no NUL behind them. */
+/* Copies `length` bytes with slashes in place of UNESCAPE_SLASH; adds no NUL. */
 void unescape_slashes(const char *text, size_t length, char *out);
 
 #endif
