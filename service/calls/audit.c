@@ -1,4 +1,4 @@
-/* GET /admin/audit and GET /admin/audit/{sku}: what an audit compares. */
+/* GET /admin/audit and GET /admin/audit/{sku}: the figures that an audit compares. */
 #include "service/calls/calls.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "sql/sales/sales.h"
 #include "stock/sales/sales.h"
 
-/* A number that JavaScript would round. */
+/* As text: JavaScript would round the number. */
 static json_t *long_number(uint64_t number)
 {
     char text[24];
@@ -24,7 +24,7 @@ static json_t *long_number(uint64_t number)
 
 /* ---- orders ---- */
 
-/* The sums of one sku stand together in no order, so the page is searched by name. */
+/* A sku's sums are adjacent, but in no order of skus, so the page is searched by name. */
 static json_t *sale_of(json_t *sales, const struct ledger_audit_sum *sum)
 {
     json_t *sale = json_object_get(sales, sum->sku);
@@ -131,7 +131,7 @@ static json_t *audit_json(const struct stock_audit *audit, int64_t as_of_ms)
         sale->settings.counting, "segment_count", (json_int_t)sale->segments, "segments", segments);
 }
 
-/* Without a limit nothing is counted for users. */
+/* Adds nothing for a sale without a limit per user: its users are not counted. */
 static bool add_users(struct call_worker *worker, const struct request_call *asked,
                       const struct ledger_sale *sale, json_t *page)
 {
@@ -149,7 +149,7 @@ static bool add_users(struct call_worker *worker, const struct request_call *ask
     return true;
 }
 
-/* The audit has a row per segment: too large for the stack of a thread. */
+/* Allocates the audit: with a row per segment it is too large for a thread's stack. */
 static void audit_sale(struct call_worker *worker, struct request *request)
 {
     struct stock_audit *audit = malloc(sizeof *audit);

@@ -1,4 +1,4 @@
-/* What calls have in common: reading their parts, and refusing them. */
+/* Shared helpers of the calls: they read parts of a call, and refuse it. */
 #include "service/calls/calls.h"
 
 #include <stdarg.h>
@@ -79,7 +79,7 @@ void call_end_action(enum log_level level, const char *event, struct service *se
 
 int call_lock_wait_ms(const struct call_worker *worker, const struct request *request)
 {
-    enum { EXTRA_MS = 2000 }; /* to recover its segment, and for other calls that wait as well */
+    enum { EXTRA_MS = 2000 }; /* to recover the segment, and for other waiting calls */
     const struct config *config = &worker->service->config;
     int64_t most_ms = (int64_t)config->lease_ms + EXTRA_MS;
     int64_t bound_ms = call_bound_ms(config, true) - (int64_t)config->deadline_ms / 4;
@@ -90,7 +90,7 @@ int call_lock_wait_ms(const struct call_worker *worker, const struct request *re
 
 /* ---- bodies ---- */
 
-/* The number of members is checked last, so that a misspelt name is told as the missing field. */
+/* Checks the number of members last, so that a misspelt name is reported as the missing field. */
 static const char *read_members(const json_t *object, const struct call_body *body,
                                 struct request_call *asked, void *out)
 {
@@ -122,7 +122,7 @@ bool call_read_body(struct request *request, const struct call *call, const stru
 bool call_copy_order_id(const char *text, size_t length, char *id_out)
 {
     uint64_t *id = (void *)id_out;
-    (void)length; /* of a text that ends in a NUL, and has none within */
+    (void)length; /* the text ends at its only NUL */
     return order_id_parse(text, id);
 }
 
@@ -135,7 +135,7 @@ bool call_copy_limit(const char *text, size_t length, char *limit_out)
     return *limit >= 1 && *limit <= LIMIT_MAX;
 }
 
-/* A query as an object of texts. */
+/* Collects the query's parameters in an object of texts. */
 static const char *read_parameters(const struct call *call, json_t *object)
 {
     if (call->parameter_count > PARAMETERS_MAX)
@@ -153,7 +153,7 @@ static const char *read_parameters(const struct call *call, json_t *object)
 bool call_read_query(struct request *request, const struct call *call,
                      const struct call_body *query)
 {
-    enum { LIMIT = 100 }; /* rows on a page unless the client says otherwise */
+    enum { LIMIT = 100 }; /* default rows of a page */
     struct request_call *asked = &request->call;
     json_t *object = json_object();
     asked->filter = (struct ledger_filter){.sku = ""};

@@ -1,5 +1,5 @@
-/* The operator's calls that steer this daemon, which the HTTP thread answers at once:
- * /admin/log-level and /admin/drain. */
+/* The operator's calls that control this daemon, answered by the HTTP thread: /admin/log-level and
+ * /admin/drain. */
 #include "service/calls/calls.h"
 
 #include "service/drain.h"
@@ -7,7 +7,7 @@
 
 enum {
     FOR_S_MAX = 86400,
-    LAME_DUCK_MS_MAX = 600000, /* as of the option */
+    LAME_DUCK_MS_MAX = 600000, /* as for the option */
 };
 
 /* ---- the level of the log ---- */
@@ -35,8 +35,8 @@ struct level {
 
 static bool copy_level(const char *text, size_t length, char *level_out)
 {
-    enum log_level *level = (void *)level_out; /* FIELD_TEXT is written as char */
-    (void)length;                              /* it ends in a NUL, and has none within */
+    enum log_level *level = (void *)level_out; /* FIELD_TEXT writes to char */
+    (void)length;                              /* the text ends at its only NUL */
     return log_level_parse(text, level);
 }
 
@@ -57,7 +57,7 @@ enum call_start call_process_level_put(struct request *request, const struct cal
         return START_ANSWERED;
     unsigned left_s;
     enum log_level before = log_level_now(&left_s);
-    /* The line is written while the more talkative of the two levels holds. */
+    /* Logs the change while the more verbose of the two levels applies. */
     if (asked.level < before)
         log_level_set(asked.level, asked.for_s);
     enum call_start start = answer_level(request, asked.level, asked.for_s);

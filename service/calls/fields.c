@@ -1,4 +1,4 @@
-/* Members of a JSON object, read as tables of fields say. */
+/* Reads members of a JSON object by tables of fields. */
 #include "service/calls/calls.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 static const int64_t FIRST_MS = INT64_C(946684800000);   /* 2000-01-01T00:00:00.000Z */
 static const int64_t LAST_MS = INT64_C(253402300799999); /* 9999-12-31T23:59:59.999Z */
 
-/* Whether the text begins with this form, in which 0 stands for any digit. */
+/* True when the text begins with this form, in which 0 stands for any digit. */
 static bool begins(const char *text, const char *form)
 {
     for (; *form; text++, form++)
@@ -19,7 +19,7 @@ static bool begins(const char *text, const char *form)
     return true;
 }
 
-/* Reads date and time of day, which may be out of range. False when the text has another form. */
+/* Reads date and time of day, unchecked for range. False when the text has another form. */
 static bool read_local(const char *text, struct tm *local)
 {
     if (!begins(text, "0000-00-00") || (text[10] != 'T' && text[10] != 't') ||
@@ -32,7 +32,7 @@ static bool read_local(const char *text, struct tm *local)
     return read == 6;
 }
 
-/* Reads nothing, or a point and digits, and returns where they end. */
+/* Reads an optional fraction, and returns where it ends. */
 static const char *read_fraction(const char *at, int *ms_out)
 {
     *ms_out = 0;
@@ -57,7 +57,7 @@ static bool read_offset(const char *at, int *minutes_out)
     return read == 2 && hours < 24 && minutes < 60;
 }
 
-/* A leap second ends with the month in UTC, so its end is the first moment of one. */
+/* A leap second ends with a month in UTC, so its end is a month's first moment. */
 static bool ends_month(time_t seconds)
 {
     struct tm utc;
@@ -76,7 +76,7 @@ bool sale_time_parse(const char *text, int64_t *ms_out)
     local.tm_sec -= leap;
     struct tm given = local;
     time_t seconds = timegm(&local) - (time_t)offset_min * 60 + leap;
-    /* timegm carries what is out of range: it makes March 1 of a February 29 that there is not. */
+    /* timegm normalises values out of range: February 29 of a common year becomes March 1. */
     if (local.tm_mon != given.tm_mon || local.tm_mday != given.tm_mday ||
         local.tm_hour != given.tm_hour || local.tm_min != given.tm_min ||
         local.tm_sec != given.tm_sec || (leap && !ends_month(seconds)))
@@ -91,7 +91,7 @@ json_t *call_parse_object(const char *text, size_t length, const char *overflow,
                           const char **detail_out)
 {
     json_error_t error;
-    /* A member that comes twice means two things to two readers: refused. */
+    /* Two readers may understand a duplicate member differently: refused. */
     json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     *detail_out = NULL;
     if (json_is_object(object))
@@ -127,7 +127,7 @@ static bool read_number(const json_t *value, const struct call_field *field, voi
     return json_is_integer(value) && number >= field->min && number <= field->max;
 }
 
-/* Null is a value: it takes the setting away. 0 stands for that. */
+/* Null, which unsets a setting, is stored as 0. */
 static bool read_field(const json_t *value, const struct call_field *field, void *out)
 {
     switch (field->kind) {

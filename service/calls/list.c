@@ -13,13 +13,13 @@
 #include "service/request/order_id.h"
 #include "service/request/unescape.h"
 
-enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */
+enum { FETCH_MS_MAX = 200 }; /* a page searches at most this long for orders that pass the filter */
 
-/* ---- what is asked for ---- */
+/* ---- the query ---- */
 
 static bool copy_status(const char *text, size_t length, char *status_out)
 {
-    (void)length; /* of a text that ends in a NUL, and has none within */
+    (void)length; /* the text ends at its only NUL */
     bool known = ledger_status_known(text);
     strcpy(status_out, known ? text : "");
     return known;
@@ -42,10 +42,10 @@ static const struct call_body orders_query = {
 
 /* ---- one page from the ledger ---- */
 
-/* Reads the next page, of at most asked->limit orders; asked->after is then where the following
- * page begins, or 0. The filter may let through few of the rows that one call looks at, so it is
- * repeated until the page is full, all rows were seen, or the time is over. The caller
- * frees the orders; NULL when the ledger failed. */
+/* Reads the next page, of at most asked->limit orders, and sets asked->after to where the page
+ * behind it begins, or 0. Few rows of one call may pass the filter, so it repeats until the page is
+ * full, all rows were seen, or the time is over. The caller frees the orders; NULL when the ledger
+ * failed. */
 static struct ledger_record *fetch(struct ledger *ledger, struct request_call *asked,
                                    size_t *count_out)
 {
@@ -74,7 +74,7 @@ static struct ledger_record *fetch(struct ledger *ledger, struct request_call *a
 static void answer_page(struct answer *answer, const struct ledger_record *orders, size_t count,
                         uint64_t next)
 {
-    enum { FRAME_MAX = 64 }; /* all but the orders */
+    enum { FRAME_MAX = 64 }; /* everything except the orders */
     size_t size = FRAME_MAX + count * (ORDER_TEXT_MAX + 1);
     char *text = malloc(size);
     if (!text)
@@ -92,12 +92,12 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
     at = stpcpy(at, "}\n");
     size_t length = (size_t)(at - text);
     assert(length <= size);
-    char *shrunk = realloc(text, length); /* the answer may wait long for its client */
+    char *shrunk = realloc(text, length); /* the answer may wait for a slow client */
     answer_text(answer, 200, "application/json", shrunk ? shrunk : text, length);
 }
 
-/* Clients that take no answers may not fill the memory with pages; nor may those of the shop, who
- * list the orders of one user, keep operators from theirs. */
+/* Limits the memory for pages, because clients may not read their answers; the shop's limit is
+ * lower, so that its lists of users' orders cannot lock operators out. */
 static void page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
@@ -115,7 +115,7 @@ static void page(struct call_worker *worker, struct request *request)
     free(orders);
 }
 
-/* The {user_id} of the path; a slash in it is encoded. */
+/* Reads the path's {user_id}; a slash in it is encoded. */
 static bool read_user(struct request_call *asked, const char *tail)
 {
     char user_id[USER_ID_SIZE];

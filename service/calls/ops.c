@@ -26,9 +26,9 @@ static void answer_ready(struct request *request, bool ready, json_t *body)
     request->answer.retry_after_s = ready ? 0 : 1;
 }
 
-/* why_not_ready: a ledger or Redis that stands still makes all daemons unready at once. A balancer
- * that then took all of them away would refuse what the daemons can still do: answer from memory,
- * let an order wait for its deadline, and say what is down. */
+/* why_not_ready: when the ledger or Redis hangs, all daemons become unready at once. A balancer
+ * that removed them all would refuse what they can still do: answer from memory, let orders wait
+ * for their deadlines, and report what is down. */
 enum call_start call_ops_servingz(struct request *request, const struct call *call)
 {
     bool draining = atomic_load(&call->service->phase) != SERVICE_SERVES;
@@ -38,7 +38,7 @@ enum call_start call_ops_servingz(struct request *request, const struct call *ca
     return START_ANSWERED;
 }
 
-/* From memory: neither a queue nor a hanging server keeps the answer waiting. */
+/* Answers from memory, so neither a queue nor a hanging server delays it. */
 enum call_start call_ops_readyz(struct request *request, const struct call *call)
 {
     enum health_state redis = health_redis(call->service->health, call->now_ns);
@@ -56,15 +56,14 @@ enum call_start call_ops_readyz(struct request *request, const struct call *call
     return START_ANSWERED;
 }
 
-/* why_shared: a page costs as much as several orders. The first pages of each PAGE_MS are made for
- * their requests, as long as they are not long together; those who ask beyond that, a crowd, share
- * the last of them. */
+/* why_shared: a page costs as much as several orders. In each PAGE_MS the first requests get pages
+ * of their own, up to PAGES_BYTES_MAX together; further ones, a crowd, share the last page. */
 enum { PAGE_MS = 100, PAGES_BYTES_MAX = 512 * 1024 };
 
 static struct {
     pthread_mutex_t mutex;
     int64_t since_ns; /* when the present PAGE_MS began */
-    size_t bytes;     /* of the pages made since */
+    size_t bytes;     /* of the pages made since then */
     struct prepared *last;
 } metrics_page = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -112,7 +111,7 @@ enum call_start call_live_get(struct request *request, const struct call *call)
     if (text)
         answer_prepared(&request->answer, text);
     else
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE); /* the daemon has just begun */
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE); /* no page exists yet */
     return START_ANSWERED;
 }
 

@@ -1,9 +1,9 @@
 /* POST /order.
  *
- * why_two_readers: a scanner reads the plain form of a body that nearly every client sends (no
- * escapes, no signs, the three fields once each, in any order), as every order pays for it. The
- * scanner accepts only what is certainly right; everything else, wrong or merely unusual, is
- * decided by jansson. */
+ * why_two_readers: every order pays for reading its body, so a scanner reads the plain form that
+ * nearly every client sends (no escapes, no signs, the three fields once each, in any order). It
+ * accepts only what is certainly right; jansson decides on everything else, wrong or merely
+ * unusual. */
 #include "service/calls/calls.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ static const char *skip_space(const char *at, const char *end)
     return at;
 }
 
-/* Reads a "text" without escapes; NULL when there is none. */
+/* Reads a "text" without escapes; NULL for anything else. */
 static const char *scan_string(const char *at, const char *end, const char **text_out,
                                size_t *length_out)
 {
@@ -56,7 +56,7 @@ static bool is(const char *text, size_t length, const char *name)
     return strlen(name) == length && memcmp(text, name, length) == 0;
 }
 
-/* Reads one "name": value; NULL when the field is not in its plain form, or comes twice. */
+/* Reads one "name": value; NULL when the field is not in plain form, or comes twice. */
 static const char *scan_field(const char *at, const char *end, struct stock_order *order)
 {
     const char *name = NULL, *value = NULL;
@@ -81,7 +81,7 @@ static const char *scan_field(const char *at, const char *end, struct stock_orde
     return good ? at : NULL;
 }
 
-/* The whole body: three fields between braces, and nothing behind them. */
+/* Reads the whole body: three fields in braces, and nothing behind. */
 static bool scan_order(const char *at, const char *end, struct stock_order *order)
 {
     order->sku[0] = order->user_id[0] = '\0';
@@ -130,12 +130,12 @@ bool order_body_parse(const char *text, size_t length, struct stock_order *order
 
 /* ---- POST ---- */
 
-/* STOCK_OPEN when the sale's cache does not refuse the order. */
+/* Leaves STOCK_OPEN unless the sale's cache refuses the order. */
 static void decide_by_cache(struct service *service, struct sale *sale, struct stock_order *order,
                             int64_t now_ns)
 {
     struct ledger_settings settings;
-    /* The window is refused from the cache only while the ledger has confirmed it lately. */
+    /* The cached window may refuse only if the ledger has confirmed it recently. */
     if (sale_window_cached(sale, now_ns, &settings)) {
         order->created_ms = synced_clock_ms(&service->clock);
         order->outcome = stock_window_check(&settings, order->created_ms, &order->at_ms);
@@ -147,8 +147,8 @@ static void decide_by_cache(struct service *service, struct sale *sale, struct s
     }
 }
 
-/* Refuses an order at once where the sale's cache says that it would be refused. An order with a
- * key is not: its first try may have been accepted, and then an order worker finds it. */
+/* Refuses an order at once if the sale's cache does. An order with a key goes on: its first try may
+ * have been accepted, and an order worker finds it. */
 static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
 {
     struct stock_order *order = &request->order;

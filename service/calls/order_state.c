@@ -1,7 +1,7 @@
-/* Calls for an order that exists: GET /order/{order_id}, and POST /pay and /cancel behind it.
+/* Calls for an existing order: GET /order/{order_id}, and POST /pay and /cancel behind it.
  *
- * why_no_cache: every look-up asks the ledger, so a client that was told of an order, a payment or
- * a cancellation sees it at once, at every daemon. */
+ * why_no_cache: every look-up asks the ledger, so once a client has been told of an order, a
+ * payment or a cancellation, look-ups show it at once, at every daemon. */
 #include "service/calls/calls.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "sql/orders/orders.h"
 #include "stock/returns/returns.h"
 
-/* An order whose id names another pod may exist there: the answer says so, as somebody has sent the
- * call to the wrong daemons. */
+/* An order whose id names another pod may exist there: the answer says so, as the call was probably
+ * sent to the wrong daemons. */
 static void answer_no_order(const struct service *service, struct request *request)
 {
     char detail[128];
@@ -60,28 +60,28 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 
 enum call_start call_order_get(struct request *request, const struct call *call)
 {
-    if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
+    if (!order_id_parse(call->tail, &request->call.order_id)) { /* not an order's id */
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }
     return call_send(request, work_get, false);
 }
 
-enum { TURN_MS = 5 }; /* how long one try waits for locked orders, see work_state */
+enum { TURN_MS = 5 }; /* one try waits so long for locked orders, see work_state */
 
-/* What payment and cancellation do not have in common. */
+/* The differences between payment and cancellation. */
 struct state_work {
     void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
                    int wait_ms);
-    /* How much longer a request may wait for locks. */
+    /* Milliseconds that the request may still wait for locks. */
     int (*wait_ms)(const struct call_worker *worker, const struct request *request);
     enum metrics_counter moved;
-    const char *refused[LEDGER_STATUSES]; /* told by the order's status; NULL: it never refuses */
-    const char *busy;                     /* told when it has waited long enough */
+    const char *refused[LEDGER_STATUSES]; /* details by order status; NULL: never refuses */
+    const char *busy;                     /* detail when the wait is over */
 };
 
-/* A shop that has taken the money must know whether it came too late, or for what was given back
- * before: the words tell, and so does the member order_status. */
+/* A shop that has taken the money must know whether it was too late, or the units were given back
+ * before: the detail and the member order_status say so. */
 static void answer_refused(struct answer *answer, const struct ledger_record *record,
                            const char *const details[LEDGER_STATUSES])
 {
@@ -89,7 +89,7 @@ static void answer_refused(struct answer *answer, const struct ledger_record *re
     for (int i = 0; i < LEDGER_STATUSES; i++)
         if (strcmp(status, ledger_status_name(i)) == 0)
             detail = details[i];
-    /* Its reserved orders may be expired a little later. */
+    /* Its reserved orders may expire a little later. */
     if (record->round_over && strcmp(status, ledger_status_name(LEDGER_CANCELLED)) != 0)
         detail = "The sale is in a later round: the order was not paid before its round ended.";
     answer_members(answer, PROBLEM_INVALID_STATE, detail, ",\"order_status\":\"%s\"", status);
@@ -126,8 +126,8 @@ static void answer_state(struct call_worker *worker, struct request *request,
 
 /* ---- batches ---- */
 
-/* True when the request is to be tried again: its order is locked by somebody else, and it may wait
- * on. */
+/* True when the request must be tried again: somebody else has locked its order, and it may still
+ * wait. */
 static bool wait_on(const struct call_worker *worker, struct request *request,
                     const struct stock_status_change *change, const struct state_work *work)
 {
@@ -135,9 +135,9 @@ static bool wait_on(const struct call_worker *worker, struct request *request,
     return request->call.again;
 }
 
-/* The segments and rows of an order are mostly free again after a moment; but a holder that has
- * died keeps a segment until its lease ends. So a batch tries for a moment, answers what it can,
- * and sends the others to the end of the queue, until they have waited long enough. */
+/* An order's segments and rows are mostly free again soon, but a dead holder keeps a segment until
+ * its lease ends. So a batch tries briefly, answers what it can, and sends the rest to the end of
+ * the queue until their waiting time is over. */
 static void work_state(struct call_worker *worker, struct request **requests, size_t count,
                        const struct state_work *work)
 {
@@ -158,8 +158,8 @@ static void work_state(struct call_worker *worker, struct request **requests, si
     free(changes);
 }
 
-/* A payment waits for no lock of a segment; another change of its order takes a moment. It gives up
- * before its deadline, so that its client gets to know that nothing was done. */
+/* A payment needs no segment lock, and another change of its order is quick. It gives up before its
+ * deadline, so that its client learns that nothing was done. */
 static int pay_wait_ms(const struct call_worker *worker, const struct request *request)
 {
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
@@ -205,9 +205,9 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
 
 static enum call_start start(struct request *request, const struct call *call, call_work *work)
 {
-    /* Some clients always send a body: an empty object is none. */
+    /* Some clients always send a body, so an empty object is allowed. */
     static const struct call_body none = {.other = "This call takes no body."};
-    char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
+    char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, so invalid, when the path has more */
     size_t length = strcspn(call->tail, "/");
     if (length < sizeof id)
         memcpy(id, call->tail, length);

@@ -1,4 +1,4 @@
-/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sale/{sku} and
+/* The operator's calls on sales: /admin/stock/reset, /admin/stock/add, /admin/sale/{sku} and
  * /admin/reconcile. */
 #include "service/calls/calls.h"
 
@@ -20,7 +20,7 @@
             "sku must be a string of " SKU_FORM, .must = true, .copy = identifier_copy             \
     }
 
-/* The word for each result in the log, and its answer; without a problem the fault of a server: the
+/* The log word and answer of each result. Without a problem the result is a server's failure: the
  * call was certainly not carried out. */
 static const struct result {
     const char *name;
@@ -61,7 +61,7 @@ static const struct result *result_of(enum stock_admin_result result)
     return &results[result];
 }
 
-/* Answers a call on a sale, of which `done` says what it is now. */
+/* Answers a call on a sale; `done` is the sale's state after it. */
 static void answer_result(const struct call_worker *worker, struct request *request,
                           enum stock_admin_result result, json_t *done)
 {
@@ -81,7 +81,7 @@ static enum log_level result_level(enum stock_admin_result result)
     return result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN;
 }
 
-/* With its Idempotency-Key, which the call may have. */
+/* Reads the optional Idempotency-Key and hands the call to its worker. */
 static enum call_start send_with_key(struct request *request, const struct call *call,
                                      call_work_one *work)
 {
@@ -91,7 +91,8 @@ static enum call_start send_with_key(struct request *request, const struct call 
 
 /* ---- reset ---- */
 
-/* An operator who is told what would be lost decides; a repeat sent by mistake ends here. */
+/* Refuses with the orders that would be lost, so that the operator decides, and a repeat sent by
+ * mistake ends here. */
 static void answer_round_in_use(struct answer *answer, const struct ledger_sale *sale,
                                 const struct ledger_round_use *use)
 {
@@ -292,7 +293,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
                      (int)report->repaired, "consistent", report->consistent);
 }
 
-/* The report has a row per segment: too large for the stack of a thread. */
+/* Allocates the report: with a row per segment it is too large for a thread's stack. */
 static void reconcile(struct call_worker *worker, struct request *request)
 {
     struct stock_report *report = malloc(sizeof *report);

@@ -13,7 +13,7 @@
     " must be null or an RFC 3339 time with Z or an offset, like 2026-11-20T21:30:00Z or "         \
     "2026-11-21T05:30:00+08:00, from the year 2000 to 9999 in UTC."
 
-/* The i-th setting is that of the i-th bit of stock_change.fields. */
+/* The i-th setting has the i-th bit of stock_change.fields. */
 static const struct call_field settings_fields[FIELDS_MAX] = {
     {"starts_at", FIELD_TIME_OR_NULL, offsetof(struct ledger_settings, starts_ms),
      .detail = "starts_at" TIME_FORM},
@@ -39,12 +39,12 @@ const char *sale_settings_read(const json_t *object, struct stock_change *change
     struct ledger_settings *settings = &change_out->settings;
     memset(change_out, 0, sizeof *change_out);
     const char *detail = call_read_fields(object, settings_fields, settings, &change_out->fields);
-    /* Only what the body says; stock_change compares with the setting that stays. */
+    /* Checks only the body's members; stock_change compares with a setting that stays. */
     bool reversed = settings->ends_ms != 0 && settings->ends_ms <= settings->starts_ms;
     return !detail && reversed ? "ends_at must be later than starts_at." : detail;
 }
 
-/* The setting in words, maybe in `buffer`; NULL when it is not set. */
+/* The setting as text, possibly in `buffer`; NULL when it is not set. */
 static const char *setting_text(const struct ledger_settings *settings,
                                 const struct call_field *field, char buffer[LEDGER_TIME_SIZE])
 {
@@ -67,7 +67,7 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings)
     for (size_t i = 0; i < FIELDS_MAX; i++) {
         const struct call_field *field = &settings_fields[i];
         const char *text = setting_text(settings, field, buffer);
-        if (text) /* numbers, true and false are JSON as they stand */
+        if (text) /* numbers, true and false are valid JSON */
             json_object_set_new(object, field->name,
                                 field->kind == FIELD_TIME_OR_NULL
                                     ? json_string(text)

@@ -1,7 +1,7 @@
-/* GET /stock/{sku} and GET /admin/stock/{sku}: what is sold and what is left, and the settings.
+/* GET /stock/{sku} and GET /admin/stock/{sku}: sold and available units, and the settings.
  *
- * why_the_ledger: snapshots are read from the ledger, not from Redis, because units that left Redis
- * may yet come back from a refused commit. */
+ * why_the_ledger: snapshots come from the ledger, not from Redis, because units that left Redis may
+ * yet come back from a refused commit. */
 #include "service/calls/calls.h"
 
 #include <assert.h>
@@ -17,8 +17,8 @@
 #include "sql/ledger/ledger.h"
 #include "sql/sales/sales.h"
 
-/* A browser asks again each time. What lies between the shop's servers and its clients may answer
- * for a second, the shortest time that the header can say, which takes the crowd off the shop. */
+/* A browser asks again each time. Caches between the shop's servers and its clients may answer for
+ * a second, the shortest time that the header can express, which takes the crowd off the shop. */
 static const char page_caching[] = "public, max-age=0, s-maxage=1";
 static const char exact_caching[] = "no-store";
 
@@ -37,7 +37,7 @@ static char *put_segment(char *at, const struct ledger_segment *row)
     return stpcpy(put(at, ",\"available\":", row->capacity - row->sold), "},");
 }
 
-/* All but the segments, of which there may be many. */
+/* The JSON without the segments, which may be many. */
 static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
 {
     char as_of[LEDGER_TIME_SIZE];
@@ -53,7 +53,7 @@ static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
     return text;
 }
 
-/* The sale as JSON, malloc'ed, with a line feed in the place of the NUL. */
+/* The sale as JSON, malloc'ed, ending in a line feed instead of a NUL. */
 static char *stock_text(const struct ledger_sale *sale, const struct ledger_segment *rows,
                         size_t count, int64_t as_of_ms, size_t *length_out)
 {
@@ -65,10 +65,10 @@ static char *stock_text(const struct ledger_sale *sale, const struct ledger_segm
     assert(count > 0);
     if (!text)
         abort();
-    char *at = stpcpy(text + length - 1, ",\"segments\":["); /* in the place of the last brace */
+    char *at = stpcpy(text + length - 1, ",\"segments\":["); /* over the last brace */
     for (size_t i = 0; i < count; i++)
         at = put_segment(at, &rows[i]);
-    at = stpcpy(at - 1, "]}\n"); /* in the place of the last comma */
+    at = stpcpy(at - 1, "]}\n"); /* over the last comma */
     *length_out = (size_t)(at - text);
     char *shrunk = realloc(text, *length_out); /* snapshots stay in memory */
     return shrunk ? shrunk : text;
@@ -76,17 +76,17 @@ static char *stock_text(const struct ledger_sale *sale, const struct ledger_segm
 
 /* ---- reading snapshots ---- */
 
-/* The requests that wait for the same statement, sorted by sku. */
+/* The skus that one statement reads, sorted. */
 struct reading {
     struct service *service;
-    bool exact; /* the one request's own: its answer is no snapshot for others */
+    bool exact; /* for one request only: not kept as a snapshot */
     int64_t asked_ns;
     int64_t asked_ms; /* UTC */
-    size_t count;     /* of different skus */
+    size_t count;     /* number of different skus */
     const char *skus[LEDGER_STOCK_SKUS_MAX];
     uint64_t changes[LEDGER_STOCK_SKUS_MAX];
     struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale */
-    bool damaged; /* a sale was left out, so one without an answer may exist all the same */
+    bool damaged; /* a sale was skipped, so a missing sale may still exist */
 };
 
 static void add_sku(struct reading *reading, const char *sku)
@@ -126,8 +126,8 @@ static void answer_all(struct reading *reading, struct request **requests, size_
     }
 }
 
-/* One statement for all that wait. Without an answer of the ledger the requests get none either: an
- * old snapshot is never given for a new one. */
+/* Reads for all waiting requests in one statement. Without the ledger's answer they get none
+ * either: an old snapshot never passes for a new one. */
 static void read_anew(struct call_worker *worker, struct reading *reading,
                       struct request **requests, size_t count)
 {
@@ -159,7 +159,7 @@ static int by_sku(const void *a, const void *b)
     return strcmp((*first)->call.sku, (*second)->call.sku);
 }
 
-/* Answers the request from memory, if its sku need not be asked of the ledger. */
+/* Answers from memory, if the ledger need not be asked about the sku. */
 static bool answer_from_memory(struct service *service, struct request *request, bool worker)
 {
     struct prepared *held;
@@ -180,7 +180,7 @@ static void work_get(struct call_worker *worker, struct request **requests, size
     struct reading reading = {.service = worker->service};
     size_t from = 0, left = 0;
     assert(count <= CALL_BATCH_MAX);
-    /* Requests that came later than the first one for a sku may find that it was answered. */
+    /* Later requests for a sku may find that the first one has refreshed it. */
     for (size_t i = 0; i < count; i++)
         if (!answer_from_memory(worker->service, requests[i], true))
             due[left++] = requests[i];

@@ -1,5 +1,5 @@
-/* The pages for browsers and the description of the interface, whose files are part of the program
- * (service/web/, service/openapi.json). */
+/* The web pages and the API description, whose files are built into the program (service/web/,
+ * service/openapi.json). */
 #include "service/calls/calls.h"
 
 #include <pthread.h>
@@ -8,13 +8,13 @@
 #include "service/request/prepared.h"
 #include "web_files.h"
 
-/* A page takes nothing from elsewhere, sends nothing elsewhere and stands in no frame: whoever gets
- * a text of his into it can run no script, and reach no other server. */
+/* A page loads nothing from elsewhere, sends nothing elsewhere and cannot be framed: text injected
+ * into it can neither run a script nor reach another server. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "                \
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-/* web_files.h has a row for each file; which class of calls a path belongs to, its route says. */
+/* web_files.h has a row per file; the route decides on the path's class of calls. */
 static const struct file {
     const char *path;
     const char *content_type;
@@ -32,12 +32,12 @@ static pthread_once_t answers_once = PTHREAD_ONCE_INIT;
 
 static void prepare_file(const struct file *file, size_t number)
 {
-    /* One more than are used: the second answer's begin behind the first. */
+    /* One spare element: the second answer's headers start at the second. */
     const struct prepared_header headers[PREPARED_HEADERS_MAX + 1] = {
         {"Content-Type", file->content_type}, {"ETag", file->etag},
-        {"Cache-Control", "no-cache"}, /* a browser asks each time whether its copy is the latest */
+        {"Cache-Control", "no-cache"}, /* a browser revalidates its copy each time */
         {"Content-Security-Policy", POLICY},  {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "same-origin"}, /* with none, some browsers hide Origin from us, too */
+        {"Referrer-Policy", "same-origin"}, /* with none, some browsers also omit Origin */
     };
     answers[number].whole = prepared_make(200, headers, file->text, file->length, false);
     answers[number].not_modified = prepared_make(304, headers + 1, "", 0, false);
@@ -49,8 +49,8 @@ static void prepare_files(void)
         prepare_file(&files[i], i);
 }
 
-/* RFC 9110, 13.1.2: a list of tags, each weak or not, or an asterisk. No tag holds a quote, so one
- * of ours stands nowhere but where it is one. */
+/* RFC 9110, 13.1.2: a list of tags, each weak or not, or an asterisk. Tags contain no quotes, so
+ * ours with its quotes matches only a whole tag. */
 static bool has_file(const char *if_none_match, const struct file *file)
 {
     return if_none_match &&

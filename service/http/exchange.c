@@ -251,8 +251,7 @@ static enum MHD_Result headers_read(struct http_connection *connection, const ch
     }
     if (!http->route)
         return MHD_YES;
-    connection->request->trace.shown |=
-        http->route->class == ROUTE_ADMIN; /* its log lines name it */
+    connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* log lines name it */
     if (!page_admitted(connection, url))
         http->refusal = PROBLEM_ORIGIN_REFUSED;
     else if (!authorized(connection))

@@ -60,9 +60,8 @@ static int bind_one(const struct addrinfo *where, bool shared)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER},
-               sizeof(int)); /* connections inherit it */
-    if (shared)              /* the kernel spreads new connections over the sockets */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER}, sizeof(int)); /* inherited */
+    if (shared) /* the kernel spreads new connections over the sockets */
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (bind(fd, where->ai_addr, where->ai_addrlen) == 0)
         return fd;
