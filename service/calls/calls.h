@@ -115,7 +115,7 @@ enum call_start call_refuse(struct request *request, const char *detail);
 const char *call_address(const struct request *request);
 
 /* Ends an operator's action, which must be answered already: logs who changed what, with the
- * caller's address, and notes it for GET /admin/actions. `sku` is "" for an action without a sale. */
+ * caller's address, and notes it for GET /admin/actions. `sku` is "" if no sale is concerned. */
 void call_end_action(enum log_level level, const char *event, struct service *service,
                      const struct request *request, const char *sku, const char *format, ...)
     __attribute__((format(printf, 6, 7)));

@@ -15,14 +15,14 @@
 #include "service/request/faults.h"
 #include "service/request/queue.h"
 
-enum { IDLE_MS = 1000 }; /* the longest wait for a request; a stopped queue ends it at once */
+enum { IDLE_MS = 1000 }; /* longest wait for a request; stopping the queue ends it at once */
 
 struct call_worker_thread {
     struct service_worker base;
     struct call_worker worker;
     const struct call_kind_row *kind;
     struct queue *queue;
-    uint64_t recoveries; /* that were logged */
+    uint64_t recoveries; /* already logged */
     struct request *requests[CALL_BATCH_MAX];
 };
 
@@ -33,8 +33,8 @@ static void give_back(struct call_worker_thread *thread, struct request **reques
     request_return_all(requests, count);
 }
 
-/* Marks the requests as taken, and gives back those whose deadline came first. Returns how many are
- * left to be carried. */
+/* Marks the requests as taken, and returns those whose deadline came first. Returns the number left
+ * to carry. */
 static size_t mark_taken(struct call_worker_thread *thread, size_t count)
 {
     struct request *withdrawn[CALL_BATCH_MAX];
@@ -50,9 +50,8 @@ static size_t mark_taken(struct call_worker_thread *thread, size_t count)
     return taken;
 }
 
-/* True when the request went to the end of the queue: what it waits for is not there yet, and calls
- * that can be carried now have their turn first. A client that was answered meanwhile gains nothing
- * from a further try. */
+/* Puts a request that is not possible yet at the end of the queue, so that possible calls go first;
+ * true when it did. A request whose client was answered meanwhile needs no further try. */
 static bool put_back(struct call_worker_thread *thread, struct request *request)
 {
     bool again = request->call.again;
@@ -63,8 +62,8 @@ static bool put_back(struct call_worker_thread *thread, struct request *request)
     return true;
 }
 
-/* Before the requests are given back, which gives their answers away. A client's own mistakes are
- * no 503. */
+/* Call before the requests, with their answers, are given back. Client errors (below 503) do not
+ * count. */
 static void log_faults(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t refused = 0;
@@ -82,7 +81,7 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 
-/* Carries the requests of `group`, which have one work, and gives back those that are done. */
+/* Carries the requests of `group`, which share one work, and gives back the finished ones. */
 static void carry_group(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t done = 0;
@@ -102,7 +101,7 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
     give_back(thread, group, done);
 }
 
-/* One pass per work, of which a kind has few. */
+/* Makes one pass per work; a kind has few. */
 static void carry(struct call_worker_thread *thread, size_t count)
 {
     struct request *group[CALL_BATCH_MAX];
@@ -121,9 +120,9 @@ static void carry(struct call_worker_thread *thread, size_t count)
     }
 }
 
-/* why_rest: the calls of a crowd would keep the ledger busy, and orders would wait for it. While
- * orders wait, the worker leaves the ledger to them for a part of the time that a batch took, the
- * longer the dearer its calls are. Fewer calls than a crowd's would only wait in vain. */
+/* why_rest: a crowd's calls would keep the ledger busy while orders wait. So, while orders wait,
+ * the worker pauses for a part of the time that a batch took, longer for costlier calls. Fewer
+ * calls than a crowd's need no rest. */
 static void rest(const struct call_worker_thread *thread, int64_t took_ns)
 {
     enum { CROWD = 512, REST_MS_MAX = 20 };
@@ -154,7 +153,7 @@ static void run(void *context)
 }
 
 const struct worker_kind call_worker_kind = {
-    .name = "call-worker", /* until its thread takes that of its calls */
+    .name = "call-worker", /* until its thread takes its kind's name */
     .size = sizeof(struct call_worker_thread),
     .servers = WORKER_OF_STOCK,
     .run = run,

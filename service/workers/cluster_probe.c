@@ -1,7 +1,7 @@
-/* Asks each master of a Redis Cluster whether it would take a write, for the health of Redis.
+/* Probes each master of a Redis Cluster for whether it accepts writes, for the health of Redis.
  *
- * why_one_is_enough: a lost master takes its own segments along and no others, and its replica
- * takes over within seconds. Orders that find a segment elsewhere are accepted meanwhile. */
+ * why_one_is_enough: a lost master affects only its own segments, and its replica takes over within
+ * seconds. Meanwhile orders that find a segment elsewhere are accepted. */
 #include "service/workers/cluster_probe.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ struct master {
     char key[CLUSTER_KEY_SIZE];
 };
 
-/* Lists the masters that gave no answer; returns how many they are. */
+/* Lists the masters that gave no answer; returns their number. */
 static size_t list_down(const struct master *masters, const struct command *writes, size_t count,
                         char *down_out, size_t size)
 {
@@ -54,7 +54,7 @@ static void note_change(struct cluster_probe *probe, const char *down, size_t do
                   LOG_QUOTE("their segments sell nothing until they answer or replicas take over"));
 }
 
-/* SET … XX, as health.c asks a single server. */
+/* Sends SET … XX, as health.c does to a single server. */
 bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis)
 {
     struct cluster *cluster = redis_cluster(redis);

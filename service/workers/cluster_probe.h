@@ -1,4 +1,4 @@
-/* Asks each master of a Redis Cluster whether it would take a write, for the health of Redis. */
+/* Probes each master of a Redis Cluster for whether it accepts writes, for the health of Redis. */
 #ifndef SECKILL_WORKERS_CLUSTER_PROBE_H
 #define SECKILL_WORKERS_CLUSTER_PROBE_H
 
@@ -6,14 +6,13 @@
 
 struct redis;
 
-/* The masters that were down when last asked; all zeros: none. One per thread that asks. */
+/* The masters that were down at the last probe; all zeros: none. One per probing thread. */
 struct cluster_probe {
-    char down[1024]; /* where they are, with commas between; cut */
+    char down[1024]; /* their addresses, separated by commas; cut to fit */
 };
 
-/* Asks all masters of the cluster side by side. True when one of them takes writes: orders go on
- * with the segments that it has. Logs each change of the set of those that do not, and sets their
- * metric. */
+/* Probes all masters concurrently. True when at least one accepts writes: orders continue with its
+ * segments. Logs each change of the set of masters that do not, and sets their metric. */
 bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis);
 
 #endif

@@ -1,14 +1,13 @@
-/* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
- * also finishes what other calls have begun, in whatever daemon: the counting for a limit set in
- * mid-sale, and the end of a round that was reset. And it deletes what rounds that ended long ago
- * have left.
+/* The expiry worker: a thread, active in one daemon of many, that lets unpaid orders expire. It
+ * also finishes work begun by calls at any daemon (counting for a limit set in mid-sale, ending a
+ * round that was reset), and deletes the leftovers of rounds that ended long ago.
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
  * are still reserved, under the locks and fences of their segments.
  *
- * why_resign: a worker that failed gives the lock back. Its daemon alone may be cut off from the
- * ledger, and another one not. */
+ * why_resign: a worker that failed gives the lock back, because perhaps only its own daemon is cut
+ * off from the ledger. */
 #include "service/workers/workers.h"
 
 #include <stdio.h>
@@ -27,14 +26,14 @@
 #define LOCK_NAME "expirer"
 
 enum {
-    PERIOD_MS = 200,   /* between two questions for orders that are due, and for the lock */
-    FAILED_MS = 400,   /* longer than that after a failure: time for another daemon to be elected */
-    REST_PART = 5,     /* of the time that expiring took, see expire */
-    COUNT_MS = 100,    /* of counting in a turn: orders that are due come in between */
-    END_MS = 100,      /* of ending orders of earlier rounds, likewise */
-    PURGE_MS = 40,     /* spent in one turn */
-    PURGE_ROWS = 1000, /* looked at in one transaction */
-    PURGE_PAUSE_S = 2, /* before looking again when no round was due */
+    PERIOD_MS = 200,   /* between two checks for due orders and the lock */
+    FAILED_MS = 400,   /* added after a failure: time to elect another daemon */
+    REST_PART = 5,     /* rests for 1/5 of the time that expiring took, see expire */
+    COUNT_MS = 100,    /* counting per turn: due orders come in between */
+    END_MS = 100,      /* ending orders of earlier rounds per turn, likewise */
+    PURGE_MS = 40,     /* purging per turn */
+    PURGE_ROWS = 1000, /* examined in one transaction */
+    PURGE_PAUSE_S = 2, /* before the next check when no round was due */
 };
 
 _Static_assert((int)PURGE_MS < (int)PERIOD_MS, "due orders come between two pieces of purging");
@@ -44,7 +43,7 @@ struct expiry_worker {
     char lock_name[32];
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
-    int64_t purge_next_ns;          /* when to look again, once nothing was left to be deleted */
+    int64_t purge_next_ns;          /* next check, after nothing was left to delete */
 };
 
 static void resign(struct expiry_worker *worker)
@@ -59,8 +58,7 @@ static bool is_elected(const struct expiry_worker *worker)
     return worker->elected && seclock_state(worker->elected) == SECLOCK_STATE_HELD;
 }
 
-/* True when this daemon is elected, now or already; from then on the lock's watchdog renews the
- * lease. */
+/* True when this daemon is elected, now or before; the lock's watchdog then renews the lease. */
 static bool get_elected(struct expiry_worker *worker)
 {
     const struct seclock_request request =
@@ -78,19 +76,19 @@ static bool get_elected(struct expiry_worker *worker)
                         LOG_QUOTE(seclock_error()),
                         LOG_QUOTE("orders that were not paid in time keep their units, unless "
                                   "another daemon expires them"));
-        resign(worker); /* a lock that was perhaps acquired has a handle as well */
+        resign(worker); /* a lock in doubt has a handle, too */
         return false;
     }
     log_event(LOG_INFO, "expiry_worker_elected", NULL);
     return true;
 }
 
-/* Expires the orders that are due now. Orders whose segments another worker holds, and orders that
- * fall due meanwhile, come after the pause: few large transactions instead of many small ones.
- * False when Redis or the ledger failed.
+/* Expires the orders due now. Orders in segments that another worker holds, and orders that fall
+ * due meanwhile, come after the pause: a few large transactions instead of many small ones. False
+ * when Redis or the ledger failed.
  *
- * why_rest: very many due orders would keep the ledger busy for seconds. Between two transactions
- * the worker leaves it to new orders for a moment, unless these wait for just the units that come
+ * why_rest: very many due orders would keep the ledger busy for seconds. The worker pauses between
+ * transactions to leave the ledger to new orders, unless these wait for just the units that come
  * back (`awaited`). */
 static bool expire(struct expiry_worker *worker)
 {
@@ -129,7 +127,7 @@ static bool expire(struct expiry_worker *worker)
     return result == LEDGER_OK;
 }
 
-/* ---- what ended rounds have left ---- */
+/* ---- leftovers of ended rounds ---- */
 
 static void count_purged(const struct ledger_purged *purged)
 {
@@ -139,9 +137,9 @@ static void count_purged(const struct ledger_purged *purged)
         log_event(LOG_INFO, "round_purged", "sku=%s round=%u", purged->sku, purged->round);
 }
 
-/* Deletes for a few ten ms what rounds that ended more than `days` ago have left; with 0 everything
- * stays. False when the ledger failed. It is a little in each turn, so that orders that are due
- * never wait for it. */
+/* Spends PURGE_MS on deleting the leftovers of rounds that ended more than `days` ago; 0 keeps
+ * everything. False when the ledger failed. A turn deletes little, so that due orders never
+ * wait. */
 static bool purge(struct expiry_worker *worker, unsigned days)
 {
     int64_t now_ns = clock_now_ns();
@@ -159,7 +157,7 @@ static bool purge(struct expiry_worker *worker, unsigned days)
     return result == LEDGER_OK || result == LEDGER_NO;
 }
 
-/* Orders that are due first; then what is left of the turn may go to the past. */
+/* Handles due orders first, then spends the rest of the turn on past rounds. */
 static bool work(struct expiry_worker *worker)
 {
     unsigned days = (unsigned)worker->base.service->config.retention_days;
@@ -195,7 +193,7 @@ static void run(void *context)
         worker_sleep_ns(&worker->base.thread, pause_ms * CLOCK_NS_PER_MS);
     }
     atomic_store(&worker->base.service->elected, false);
-    resign(worker); /* another daemon need not wait for the lease to end */
+    resign(worker); /* so that another daemon need not wait for the lease */
 }
 
 static bool open_worker(void *self, char *error_out, size_t error_size)

@@ -1,6 +1,8 @@
-/* why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
- * ping, and no order gets through. Both questions are writes that change nothing, so that they cost
- * neither a line of Redis' append-only file nor an fsync of the ledger. */
+/* Probes Redis and the ledger, and keeps the last answers.
+ *
+ * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
+ * ping, but take no order. Both probes are writes that change nothing, so they cost neither a line
+ * of Redis' append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
 
 #include <stdio.h>
@@ -19,10 +21,10 @@
 #include "sql/server/server.h"
 
 enum {
-    PAUSE_MS = 250,        /* between two questions */
-    ANSWER_AGE_MS = 1000,  /* of an answer that still counts */
-    TIMEOUT_MS_MAX = 1000, /* of a question: a later answer would not count */
-    SETTINGS_S = 10,       /* between two questions for the settings of either server */
+    PAUSE_MS = 250,        /* between two probes */
+    ANSWER_AGE_MS = 1000,  /* up to this age an answer counts */
+    TIMEOUT_MS_MAX = 1000, /* of a probe: a later answer would not count */
+    SETTINGS_S = 10,       /* between two checks of a server's settings */
     POLICY_SIZE = 32,
 };
 
@@ -30,29 +32,29 @@ struct probe;
 
 struct probe_kind {
     struct worker_kind worker;
-    const char *up, *down; /* the events of the log */
+    const char *up, *down; /* log events */
     enum health_state (*ask)(struct probe *probe, const char **error_out);
 };
 
-/* A worker that asks one server. */
+/* A worker that probes one server. */
 struct probe {
     struct service_worker base;
     int64_t settings_asked_ns;
     _Atomic int state;
     _Atomic int64_t answered_ns;
-    _Atomic int64_t took_ns; /* from question to answer */
+    _Atomic int64_t took_ns; /* duration of the last probe */
 
-    /* Of Redis: */
-    char policy[POLICY_SIZE]; /* of eviction, as last seen */
+    /* For Redis: */
+    char policy[POLICY_SIZE]; /* eviction policy, as last seen */
     struct cluster_probe cluster;
 
-    /* Of the ledger: */
+    /* For the ledger: */
     struct ledger_weakness weakness; /* as last seen; its setting may be "" */
-    char server[URL_PLACE_SIZE];     /* that it last wrote to */
-    _Atomic bool durable;            /* as far as it is known */
+    char server[URL_PLACE_SIZE];     /* the server last written to */
+    _Atomic bool durable;            /* as far as is known */
 };
 
-/* The workers are probes. */
+/* Its workers are of struct probe. */
 struct health {
     struct service_worker *probes[HEALTH_SERVER_COUNT];
 };
@@ -70,10 +72,10 @@ const char *health_word(enum health_state state)
     return words[state];
 }
 
-/* ---- the questions ---- */
+/* ---- the probes ---- */
 
-/* Redis begins an error reply with a word for its kind; in a cluster the node's place comes first.
- */
+/* An error reply of Redis begins with a word for its kind, behind the node's address in a
+ * cluster. */
 static enum health_state redis_refusal(const char *error)
 {
     static const struct {
@@ -101,14 +103,14 @@ static void ask_policy(struct redis *redis, char policy_out[POLICY_SIZE])
     command_run(redis, &ask, 1);
     const char *text = ask.result == REDIS_ANSWERED ? command_text(&ask, -1, NULL) : NULL;
     const char *at = text ? strstr(text, label) : NULL;
-    snprintf(policy_out, POLICY_SIZE, "noeviction"); /* of a server that does not say */
+    snprintf(policy_out, POLICY_SIZE, "noeviction"); /* for a server that does not tell */
     if (at)
         snprintf(policy_out, POLICY_SIZE, "%.*s", (int)strcspn(at + sizeof label - 1, "\r\n"),
                  at + sizeof label - 1);
     command_clear(&ask, 1);
 }
 
-/* The server's policy, or that of the first master of a cluster that evicts. */
+/* Gets the server's policy, or that of a cluster's first master that evicts. */
 static void ask_policies(struct redis *redis, char policy_out[POLICY_SIZE])
 {
     struct cluster *cluster = redis_cluster(redis);
@@ -122,7 +124,7 @@ static void ask_policies(struct redis *redis, char policy_out[POLICY_SIZE])
         ask_policy(cluster_master(cluster, i), policy_out);
 }
 
-/* Whether the settings of the server are to be asked for again. */
+/* True when the server's settings should be checked again. */
 static bool settings_due(struct probe *probe)
 {
     int64_t now_ns = clock_now_ns();
@@ -133,9 +135,9 @@ static bool settings_due(struct probe *probe)
     return true;
 }
 
-/* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills
- * it. That costs no order, but each counter that is dropped is counted again, and a lock that is
- * dropped lets two workers meet at the ledger. */
+/* Only warns, at each change: when memory is full, Redis may drop any key, whoever filled it. That
+ * costs no order, but a dropped counter must be recounted, and a dropped lock lets two workers meet
+ * at the ledger. */
 static void check_policy(struct probe *probe)
 {
     struct redis *redis = probe->base.redis;
@@ -153,8 +155,8 @@ static void check_policy(struct probe *probe)
     metrics_gauge_set(GAUGE_REDIS_EVICTS, strcmp(policy, "noeviction") != 0);
 }
 
-/* SET … XX sets a key that exists, and this key never does. Redis checks before whether it would
- * take the write: its memory, its disk, its role. */
+/* SET … XX only sets an existing key, and this key never exists. But first Redis checks whether it
+ * would accept the write: its memory, its disk, its role. */
 static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
     struct redis *redis = probe->base.redis;
@@ -179,7 +181,7 @@ bool health_durable(const struct health *health)
     return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->durable);
 }
 
-/* Only a warning, with each change: the operator may intend it. */
+/* Only warns, at each change: the operator may intend it. */
 static void check_durable(struct probe *probe)
 {
     struct ledger *ledger = probe->base.ledger;
@@ -187,7 +189,7 @@ static void check_durable(struct probe *probe)
     if (!settings_due(probe))
         return;
     enum ledger_result durable = ledger_durable(ledger, &weakness);
-    if (durable == LEDGER_FAILED) /* the next probe tells of it */
+    if (durable == LEDGER_FAILED) /* the next probe reports it */
         return;
     atomic_store(&probe->durable, durable == LEDGER_OK);
     metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
@@ -205,7 +207,7 @@ static void doubt_node(struct probe *probe)
         node_doubt(&service->node);
 }
 
-/* Another server has other settings, so it is asked at once. */
+/* Another server may have other settings, so checks them at once. */
 static void note_server(struct probe *probe)
 {
     const char *server = ledger_server(probe->base.ledger);
@@ -220,7 +222,7 @@ static void note_server(struct probe *probe)
     snprintf(probe->server, sizeof probe->server, "%s", server);
 }
 
-/* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
+/* Renews the node's lease: this thread runs often enough and off the orders' path. */
 static enum health_state keep_node(struct probe *probe)
 {
     struct service *service = probe->base.service;
@@ -230,13 +232,13 @@ static enum health_state keep_node(struct probe *probe)
 }
 
 /* The daemon follows a step at once. A clock that has stepped may step again, so the daemon is not
- * ready until the answers have been steady for a while. */
+ * ready until the clock has been steady for a while. */
 static enum health_state check_clock(struct probe *probe)
 {
     struct synced_clock *clock = &probe->base.service->clock;
     int64_t step_ms = 0;
     synced_clock_measure(clock, probe->base.ledger,
-                         &step_ms); /* the next probe tells of a failure */
+                         &step_ms); /* the next probe reports a failure */
     if (step_ms != 0)
         log_event(LOG_WARN, "ledger_clock_stepped", "address=%s by_ms=%lld effect=%s",
                   LOG_QUOTE(ledger_server(probe->base.ledger)), (long long)step_ms,
@@ -264,7 +266,7 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     case LEDGER_WRITE_READ_ONLY:
         doubt_node(probe);
         return HEALTH_READ_ONLY;
-    case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
+    case LEDGER_WRITE_NO_TABLES: /* it answers; a start makes the tables */
         return atomic_load(&probe->base.service->prepared) ? HEALTH_DOWN : check_clock(probe);
     case LEDGER_WRITE_FAILED:
         doubt_node(probe);
@@ -344,7 +346,7 @@ static const struct probe_kind ledger_probe = {
     .ask = ask_ledger,
 };
 
-/* Nothing is known yet, and that counts for as long as an answer does. */
+/* Starts as UNKNOWN, which stays valid for as long as an answer does. */
 static struct service_worker *open_probe(const struct probe_kind *kind, struct service *service,
                                          char *error_out, size_t error_size)
 {

@@ -1,11 +1,11 @@
 /* The invalidation listener: a thread that forgets cached stock when other daemons change it.
  *
- * A daemon that changes a sale, or gives units back to it, publishes the sku in Redis. Each daemon
- * then forgets what it remembers of that sale ("sold out", above all) and asks again. That a sale
- * is retired is published as well (sale_cache_on_message).
+ * A daemon that changes or retires a sale, or gives units back to it, publishes the sku in Redis.
+ * Every daemon then drops its cache of that sale ("sold out", above all) and asks again
+ * (sale_cache_on_message).
  *
- * why_forget_all: Redis keeps no message for a subscriber that is away. Whenever the connection was
- * down a message may have been lost, so the listener forgets about every sale. */
+ * why_forget_all: Redis keeps no messages for an absent subscriber, so messages may be lost
+ * whenever the connection is down: after each reconnect the listener forgets all sales. */
 #include "service/workers/workers.h"
 
 #include "base/clock.h"
@@ -15,14 +15,14 @@
 enum { RETRY_MS = 50 };
 
 /* Receives messages until the connection is lost, or the thread is told to stop. Waits for the
- * socket only after the last message that had arrived: one read may bring several, and the socket
- * is readable for them once. */
+ * socket only after the last message received: one read may bring several, but makes the socket
+ * readable only once. */
 static void receive(struct service_worker *listener)
 {
     char message[SALE_MESSAGE_SIZE];
     struct sale_cache *cache = listener->service->sale_cache;
     enum redis_event event;
-    sale_cache_invalidate(cache); /* after subscribing: from here on no message is missed */
+    sale_cache_invalidate(cache); /* after subscribing: no later message is missed */
     do {
         while ((event = redis_next_event(listener->redis, NULL, 0, message, sizeof message)) !=
                REDIS_EVENT_NONE)

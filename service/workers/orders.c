@@ -26,31 +26,30 @@
 #include "stock/stock.h"
 
 enum {
-    IDLE_MS = 1000,       /* how often an idle worker pings its servers */
+    IDLE_MS = 1000,       /* interval at which an idle worker pings its servers */
     LINGER_MS = 2,        /* see take_next */
-    PATIENCE_MS_MAX = 50, /* a worker whose last batch met a slow server must not stay slow */
-    PAUSE_US_MIN = 200,   /* after a batch of which nothing could be decided */
+    PATIENCE_MS_MAX = 50, /* so that one slow batch does not keep the worker slow */
+    PAUSE_US_MIN = 200,   /* after a batch in which nothing could be decided */
     PAUSE_US_MAX = 1000,
-    PAUSE_DOUBLINGS = 4, /* of the pause, by further such batches in a row */
+    PAUSE_DOUBLINGS = 4, /* of the pause, for consecutive such batches */
 };
 
 struct order_worker {
     struct service_worker base;
     struct request *requests[STOCK_BATCH_MAX];
-    struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
-    int64_t took_ns;         /* by the last batch of which something was decided */
-    struct stock_stats seen; /* what the metrics know already */
+    struct stock_order *orders[STOCK_BATCH_MAX]; /* the requests' orders, in the same sequence */
+    int64_t took_ns;         /* duration of the last batch that decided something */
+    struct stock_stats seen; /* already in the metrics */
     uint64_t redis_connects, ledger_connects;
-    uint64_t recoveries;         /* that were logged */
-    enum problem refusal;        /* of orders of the batch that were not decided */
-    unsigned random, collisions; /* in a row: batches of which nothing could be decided */
-    _Atomic int64_t turned_ns;   /* when it last began to look for orders; others may read */
+    uint64_t recoveries;         /* already logged */
+    enum problem refusal;        /* problem of the batch's undecided orders */
+    unsigned random, collisions; /* collisions: consecutive undecided batches */
+    _Atomic int64_t turned_ns;   /* start of its current turn; others may read it */
 };
 
 /* ---- from the queue and back ---- */
 
-/* Answers requests for which no ids may be made. They are taken first: no other worker may have
- * them. */
+/* Answers requests for which no ids may be made. Takes them first, so that no other worker does. */
 static void refuse(struct order_worker *worker, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -68,8 +67,7 @@ static void refuse(struct order_worker *worker, size_t count)
 
 enum { ID_PARTS = (STOCK_BATCH_MAX + ORDER_ID_RESERVE_MAX - 1) / ORDER_ID_RESERVE_MAX };
 
-/* Reserves ids for a batch, of which the generator gives a part at a time. False: none may be
- * made. */
+/* Reserves ids for a batch, in parts as large as the generator gives. False: it may make none. */
 static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t first_out[ID_PARTS],
                         uint64_t *now_ms_out)
 {
@@ -86,7 +84,7 @@ static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t firs
 }
 
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
- * their HTTP threads. Returns how many are left to be sold. */
+ * their HTTP threads. Returns the number left to sell. */
 static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
 {
     struct request *withdrawn[STOCK_BATCH_MAX];
@@ -99,7 +97,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
         uint64_t id = first[i / ORDER_ID_RESERVE_MAX] + i % ORDER_ID_RESERVE_MAX;
-        /* Before the move: once the request is taken, its HTTP thread may tell the id. */
+        /* Set before the move: once the request is taken, its HTTP thread may report the id. */
         atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
         if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
             withdrawn[dropped++] = request;
@@ -120,11 +118,11 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     return taken;
 }
 
-/* Puts an order that met busy segments back into the queue. False when the deadline came meanwhile
- * and its client knows the id: the next round would give the order another one. */
+/* Puts an order that met busy segments back into the queue. False when the deadline came meanwhile:
+ * its client knows the id, and another try would give the order a new one. */
 static bool put_back(struct order_worker *worker, struct request *request, int64_t now_ns)
 {
-    request->stage_ns = now_ns; /* before the move, after which others may read it */
+    request->stage_ns = now_ns; /* before the move, after which other threads may read it */
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
@@ -135,11 +133,11 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
 /* Orders whose deadline came while a worker had them. */
 struct late {
     size_t orders, accepted;
-    struct trace example; /* of the first of them */
+    struct trace example; /* of the first one */
 };
 
-/* Answers the orders that were decided, and returns their number. A stopped queue takes nothing
- * back: then an undecided order is answered as such. */
+/* Answers the decided orders, and returns their number. A stopped queue takes nothing back, so its
+ * undecided orders are answered, too. */
 static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
                      struct late *late_out)
 {
@@ -151,7 +149,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
             put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
         request->stage_ns = now_ns;
-        /* An order counts once: when its deadline came first, as what its client was told then. */
+        /* An order counts once: if its deadline came first, as its client was told then. */
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
             order_answer(request, worker->refusal);
         } else {
@@ -187,8 +185,8 @@ static void count_connects(struct order_worker *worker)
     worker->ledger_connects = ledger;
 }
 
-/* Counts the time since the last batch as that many calls of equal length. One batch makes one or
- * two calls, so little is lost. */
+/* Counts the time since the last batch as that many calls of equal length; with one or two calls
+ * per batch, little detail is lost. */
 static void observe_calls(enum metrics_histogram histogram, uint64_t calls, uint64_t ns)
 {
     for (uint64_t i = 0; i < calls; i++)
@@ -200,7 +198,7 @@ struct times {
     uint64_t all_ns, redis_ns, ledger_ns;
 };
 
-/* All orders of a batch take its time. */
+/* Each order of a batch counts with the whole batch's time. */
 static struct times measure(struct order_worker *worker, size_t count, int64_t took_ns)
 {
     struct stock_stats now = stock_stats(worker->base.stock);
@@ -221,8 +219,8 @@ static struct times measure(struct order_worker *worker, size_t count, int64_t t
     return times;
 }
 
-/* Logs which servers failed in the batch, and what that means for its orders. Returns whether an
- * order could not be decided, with the problem to refuse such orders by. */
+/* Logs which servers failed in the batch, and the effect on its orders. Returns whether an order
+ * could not be decided, and sets the problem that refuses such orders. */
 static bool log_faults(struct order_worker *worker, size_t count)
 {
     size_t unavailable = 0, doubt = 0;
@@ -248,7 +246,7 @@ static bool log_faults(struct order_worker *worker, size_t count)
     return unavailable + doubt > 0;
 }
 
-/* Logs that others held rows of the ledger; at most one line a second. */
+/* Logs that other clients held rows of the ledger; at most one line a second. */
 static void log_held(const struct order_worker *worker)
 {
     const struct stock_held *held = stock_held(worker->base.stock);
@@ -260,8 +258,7 @@ static void log_held(const struct order_worker *worker)
                               "free; the others go on"));
 }
 
-/* The server that alone has failed, else the one that took longer: the time of a question that got
- * no answer is in neither sum. */
+/* The only server that failed, else the slower one: an unanswered call is in neither sum. */
 static enum stock_server slow_server(const struct order_worker *worker, const struct times *times)
 {
     bool redis = stock_fault(worker->base.stock, STOCK_REDIS)->count > 0;
@@ -270,7 +267,7 @@ static enum stock_server slow_server(const struct order_worker *worker, const st
     return (redis == ledger ? longer : redis) ? STOCK_REDIS : STOCK_LEDGER;
 }
 
-/* A server that is slow without failing costs clients their answer as well. */
+/* Logs late answers: even a slow server that does not fail costs clients their answers. */
 static void log_late(const struct order_worker *worker, const struct late *late,
                      const struct times *times)
 {
@@ -289,8 +286,8 @@ static void log_late(const struct order_worker *worker, const struct late *late,
 
 /* ---- one batch after the other ---- */
 
-/* Workers that met each other's segments must not try again in step. Where a sale has few segments
- * the worker that holds them goes on, and the other one tries ever more rarely. */
+/* Workers that collided on segments must not retry in step. With few segments in a sale, the worker
+ * that holds them goes on, and the other one retries ever less often. */
 static void pause_randomly(struct order_worker *worker)
 {
     long us = PAUSE_US_MIN + rand_r(&worker->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
@@ -325,12 +322,12 @@ static void carry(struct order_worker *worker, size_t taken)
         worker->took_ns = clock_now_ns() - start_ns;
         worker->collisions = 0;
     } else {
-        stock_flush(worker->base.stock); /* what was given back must be there for others */
+        stock_flush(worker->base.stock); /* other workers need what this one gave back */
         pause_randomly(worker);
     }
 }
 
-/* How long an order may wait for a whole batch: three quarters of a batch of each daemon. */
+/* How long an order may wait for a whole batch: three quarters of each daemon's batch time. */
 static int64_t order_patience_ns(const struct order_worker *worker)
 {
     const struct service *service = worker->base.service;
@@ -353,7 +350,7 @@ static size_t take_next(struct order_worker *worker, size_t max)
     return queue_take(queue, worker->requests, max, patience_ns, IDLE_MS);
 }
 
-/* Keeps idle connections alive, and finds out when they are not. */
+/* Keeps idle connections alive, and detects dead ones. */
 static void ping(struct order_worker *worker)
 {
     faults_begin(worker->base.stock);
@@ -380,8 +377,7 @@ static void run(void *context)
         else if (atomic_load(&worker->base.service->prepared))
             ping(worker);
     }
-    stock_flush(
-        worker->base.stock); /* now: other threads may take longer to end than a lease lasts */
+    stock_flush(worker->base.stock); /* now: other threads may need longer than a lease to end */
 }
 
 int64_t order_worker_turned_ns(const struct service_worker *base)

@@ -1,5 +1,4 @@
-/* The preparer: a thread that prepares the ledger at the start, and tries again until it is
- * there. */
+/* The preparer: a thread that prepares the ledger at the start, and retries until it answers. */
 #include "service/workers/workers.h"
 
 #include <assert.h>
@@ -22,8 +21,8 @@ struct update {
     int64_t noted_ms;
 };
 
-/* The signals that end the process are blocked. The daemon waits for them where it serves; without
- * a worker nobody does. */
+/* Signals that end the process are blocked. A serving daemon waits for them; without a worker only
+ * this looks for them. */
 static bool is_told_to_end(const struct update *update)
 {
     sigset_t pending;
@@ -33,11 +32,11 @@ static bool is_told_to_end(const struct update *update)
            (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
 }
 
-/* A large table is copied for minutes: the operator sees what the start waits for. */
+/* Copying a large table takes minutes: the log tells the operator what the start waits for. */
 static bool go_on(const struct ledger_migration *now, void *context)
 {
     struct update *update = context;
-    if (now->waited_ms < update->noted_ms) /* the next statement */
+    if (now->waited_ms < update->noted_ms) /* another statement has begun */
         update->noted_ms = 0;
     if (now->waited_ms - update->noted_ms >= MIGRATION_NOTE_MS) {
         update->noted_ms = now->waited_ms;
@@ -71,9 +70,9 @@ static enum ledger_result make_tables(const struct service_worker *preparer)
     return result;
 }
 
-/* ---- the service: a step that refuses it for good says why in service->refusal ---- */
+/* ---- the service: a step that refuses it for good sets service->refusal ---- */
 
-/* Whether the server does what the tables rely on. */
+/* Checks that the server has what the tables rely on. */
 static enum ledger_result check_server(struct service *service, struct ledger *ledger)
 {
     char unfit[LEDGER_UNFIT_SIZE];
@@ -88,7 +87,7 @@ static enum ledger_result check_server(struct service *service, struct ledger *l
     return result;
 }
 
-/* The number stands in the ids of its orders: a proxy finds them by it. */
+/* Orders' ids contain the pod's number, by which a proxy routes calls for them. */
 static enum ledger_result claim_pod(struct service *service, struct ledger *ledger)
 {
     unsigned found = 0;
@@ -100,7 +99,7 @@ static enum ledger_result claim_pod(struct service *service, struct ledger *ledg
     return result;
 }
 
-/* No order is made before. */
+/* No order is made before the clock is known. */
 static enum ledger_result learn_clock(struct service *service, struct ledger *ledger)
 {
     int64_t step_ms = 0;
@@ -115,7 +114,7 @@ static void learn_sale(const struct ledger_sale *sale, void *context)
     sale_cache_put(service->sale_cache, sale);
 }
 
-/* Takes the steps up to the first one that is not LEDGER_OK. LEDGER_NO after a line in the log. */
+/* Takes the steps up to the first that is not LEDGER_OK. LEDGER_NO comes with a line in the log. */
 static enum ledger_result take_steps(struct service_worker *preparer)
 {
     struct service *service = preparer->service;
@@ -135,13 +134,12 @@ static enum ledger_result take_steps(struct service_worker *preparer)
 }
 
 /* Creates the tables, leases this daemon's node and learns the sales. False when the ledger cannot
- * be reached (yet), has no node for this daemon, is not fit for orders, or the thread was told to
- * stop. */
+ * be reached (yet), has no node for this daemon or is unfit, or the thread was told to stop. */
 static bool prepare(struct service_worker *preparer)
 {
     struct service *service = preparer->service;
     struct ledger *ledger = preparer->ledger;
-    assert(!atomic_load(&service->prepared)); /* from then on another thread keeps the node */
+    assert(!atomic_load(&service->prepared)); /* then another thread keeps the node */
     enum ledger_result result = take_steps(preparer);
     if (result != LEDGER_OK && result != LEDGER_NO)
         faults_log_ledger(ledger, "ledger_not_ready",
@@ -149,7 +147,7 @@ static bool prepare(struct service_worker *preparer)
     if (result != LEDGER_OK)
         return false;
     faults_log_damage(ledger);
-    atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
+    atomic_store(&service->prepared, true); /* publishes all of the above to other threads */
     log_event(LOG_INFO, "prepared", "pod=%u address=%s", service->config.pod,
               LOG_QUOTE(ledger_place(ledger)));
     return true;

@@ -84,9 +84,9 @@ void service_worker_join(struct service_worker **worker_pointer)
     free(worker);
 }
 
-/* ---- all of them ---- */
+/* ---- all workers ---- */
 
-/* False with the reason in `error_out`. */
+/* Opens and starts a worker. False with the reason in `error_out`. */
 static bool start(struct service_worker **worker_out, const struct worker_kind *kind,
                   struct service *service, unsigned number, char *error_out, size_t error_size)
 {
@@ -141,5 +141,5 @@ void workers_join(struct workers *workers)
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)
         service_worker_join(&workers->order_workers[i]);
     service_worker_join(&workers->invalidation_listener);
-    service_worker_join(&workers->preparer); /* it gives the node back: no thread makes ids now */
+    service_worker_join(&workers->preparer); /* gives the node back: no thread makes ids any more */
 }

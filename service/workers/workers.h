@@ -11,37 +11,37 @@
 
 /* ---- one worker ---- */
 
-/* What a worker connects to, with connections of its own. */
+/* The servers that a worker has its own connections to. */
 enum worker_servers { WORKER_OF_REDIS, WORKER_OF_LEDGER, WORKER_OF_STOCK };
 
-/* What the struct of each worker begins with. */
+/* The first member of each worker's struct. */
 struct service_worker {
     struct worker thread;
     const struct worker_kind *kind;
     struct service *service;
     unsigned number; /* among the workers of its kind, from 0 */
-    /* One of these, by `servers` of its kind. */
+    /* One of these, as its kind's `servers` says. */
     struct redis *redis;
     struct ledger *ledger;
     struct stock *stock;
 };
 
-/* `self` is the worker's struct, which is all zeros at first but for its base. */
+/* `self` is the worker's struct, zeroed except for its service_worker. */
 struct worker_kind {
-    const char *name; /* of the thread */
-    size_t size;      /* of that struct */
+    const char *name; /* the thread's name */
+    size_t size;      /* of the worker's struct */
     enum worker_servers servers;
-    unsigned timeout_ms_max; /* of its Redis or ledger; 0: as configured */
+    unsigned timeout_ms_max; /* upper bound for its servers' time-outs; 0: as configured */
     void (*run)(void *self); /* the thread */
 
-    /* Makes what else the worker needs. False with the reason in `error_out`. NULL: nothing. */
+    /* Makes whatever else the worker needs. False with the reason in `error_out`. May be NULL. */
     bool (*open)(void *self, char *error_out, size_t error_size);
 
-    /* Frees that, also after false, before the connections are closed. NULL: nothing. */
+    /* Frees that, also after a failed `open`, before the connections are closed. May be NULL. */
     void (*close)(void *self);
 };
 
-/* Makes a worker without its thread; servers need not be there yet. NULL with the reason in
+/* Makes a worker without its thread; its servers may still be down. NULL with the reason in
  * `error_out`. */
 struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
                                            unsigned number, char *error_out, size_t error_size);
@@ -62,55 +62,54 @@ void service_worker_join(struct service_worker **worker);
  * to the HTTP threads as answers, until the queue is stopped and empty. */
 extern const struct worker_kind order_worker_kind;
 
-/* When it last began to look for orders (monotonic): each second, or after each batch. Any
+/* When it last began to wait for orders (monotonic): each second, or after each batch. Any
  * thread. */
 int64_t order_worker_turned_ns(const struct service_worker *worker);
 
-/* A call worker carries the calls of one kind, its number, until their queue is stopped and
- * empty. */
+/* A call worker carries the calls of the kind `number`, until their queue is stopped and empty. */
 extern const struct worker_kind call_worker_kind;
 
-/* The expiry worker, which one daemon of many has at work, lets unpaid orders expire. */
+/* The expiry worker, active in one daemon of many, lets unpaid orders expire. */
 extern const struct worker_kind expiry_worker_kind;
 
 /* The invalidation listener forgets cached stock when other daemons change it. */
 extern const struct worker_kind invalidation_listener_kind;
 
-/* The preparer prepares the ledger at the start, and tries again until the ledger answers. Its
- * thread ends when the service is prepared or cannot be. Its end gives the node number back. */
+/* The preparer prepares the ledger at the start, and retries until the ledger answers. Its thread
+ * ends once the service is prepared or cannot be. Closing it gives the node number back. */
 extern const struct worker_kind preparer_kind;
 
-/* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop, and logs
- * every 5 s what takes long; NULL: until SIGTERM or SIGINT is pending. LEDGER_OK or LEDGER_FAILED;
- * then ledger_error says why. */
+/* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop (NULL: until
+ * SIGTERM or SIGINT is pending); logs long steps every 5 s. LEDGER_OK, or LEDGER_FAILED with the
+ * reason in ledger_error. */
 enum ledger_result preparer_migrate(struct ledger *ledger, const struct worker *worker);
 
 /* ---- all of these ---- */
 
 enum { ORDER_WORKERS_MAX = 64 }; /* the upper end of the option order_workers */
 
-/* Zero before the start. The owner's thread alone uses it. */
+/* All zeros before the start. Only the owner's thread uses it. */
 struct workers {
     struct service_worker *order_workers[ORDER_WORKERS_MAX];
     struct service_worker *call_workers[CALL_KINDS];
     struct service_worker *expiry_worker;
     struct service_worker *invalidation_listener;
-    struct service_worker *preparer; /* opened, and not started */
+    struct service_worker *preparer; /* opened but not started */
 };
 
-/* Starts all but the preparer. False with the reason in `error_out`; the caller ends those that
- * were started in any case. */
+/* Starts all but the preparer. False with the reason in `error_out`; in either case the caller ends
+ * the workers that were started. */
 bool workers_start(struct workers *workers, struct service *service, char *error_out,
                    size_t error_size);
 
-/* When the order worker that looked longest ago last began to look for orders (monotonic). */
+/* Start time of the oldest current turn among the order workers (monotonic). */
 int64_t workers_turned_ns(const struct workers *workers);
 
-/* Tells the expiry worker and the preparer to end, and does not wait; the workers that carry
- * requests end with service_stop_queues. */
+/* Tells the expiry worker and the preparer to end, and does not wait; service_stop_queues ends the
+ * workers that carry requests. */
 void workers_stop(struct workers *workers);
 
-/* Waits for all of them, once nobody else uses the ids or the node. */
+/* Waits for all workers; call it once nobody else uses the ids or the node. */
 void workers_join(struct workers *workers);
 
 #endif
