@@ -19,7 +19,7 @@ void drain_open(struct drain *drain, _Atomic int *phase)
     clock_condition_init(&drain->sooner);
 }
 
-/* With the mutex held. */
+/* The caller holds the mutex. */
 static void begin(struct drain *drain, bool stops, unsigned lame_duck_ms)
 {
     if (atomic_load(drain->phase) == SERVICE_SERVES)
@@ -37,7 +37,7 @@ bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms)
         begin(drain, stops, lame_duck_ms);
     pthread_mutex_unlock(&drain->mutex);
     if (early)
-        kill(getpid(), SIGUSR1); /* main waits for it */
+        kill(getpid(), SIGUSR1); /* wakes main */
     return early;
 }
 
@@ -53,7 +53,7 @@ bool drain_undo(struct drain *drain)
     return early;
 }
 
-/* A call may have given more time than whoever sends the signal waits for. */
+/* A call may have given more time than the signal's sender will wait. */
 void drain_signal(struct drain *drain, unsigned lame_duck_ms)
 {
     pthread_mutex_lock(&drain->mutex);
@@ -102,7 +102,7 @@ bool drain_closes(struct drain *drain)
 void drain_wait(struct drain *drain)
 {
     pthread_mutex_lock(&drain->mutex);
-    assert(drain->stops); /* too late for calls: from now on the time only gets shorter */
+    assert(drain->stops); /* calls come too late now: the time can only get shorter */
     while (clock_wait(&drain->sooner, &drain->mutex, drain->since_ns + drain->half_ns))
         ;
     atomic_store(drain->phase, SERVICE_CLOSES);

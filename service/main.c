@@ -22,11 +22,11 @@
 enum {
     ERROR_MAX = 256,
     READY_POLL_MS = 20,
-    COMMIT_TRIES = 6, /* of a transaction, each bounded by the servers' time-outs, and one over */
-    STOP_MS = 30000,  /* for the end of all threads, beside their time for what is under way */
-    FILES_OWN = 64,   /* descriptors kept for what is there once */
+    COMMIT_TRIES = 6, /* tries of a transaction, each bounded by the time-outs, and a spare */
+    STOP_MS = 30000,  /* for all threads to end, besides the time for work under way */
+    FILES_OWN = 64,   /* descriptors kept for process-wide use */
     FILES_PER_THREAD = 16,
-    OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
+    OPERATORS_PART = 4, /* operators get at most a quarter of the clients' descriptors */
 };
 
 extern char **environ;
@@ -35,12 +35,12 @@ struct parts {
     struct service service;
     struct workers workers;
     struct http_server *http_server;
-    char **argv;               /* of main, for reload */
-    int64_t patience_until_ns; /* when clients are let in at the latest */
+    char **argv;               /* main's, for reload */
+    int64_t patience_until_ns; /* latest time to let clients in */
     char error[ERROR_MAX];
 };
 
-/* ---- one part each ---- */
+/* ---- single parts ---- */
 
 static void raise_file_limit(void)
 {
@@ -51,8 +51,8 @@ static void raise_file_limit(void)
     }
 }
 
-/* Clients must not take the descriptors that the daemon needs for Redis and the ledger: where it
- * may open few, it accepts fewer clients. */
+/* Clients must not take the descriptors that the daemon needs for Redis and the ledger: with few
+ * descriptors it accepts fewer clients. */
 static void bound_clients(struct service *service)
 {
     const struct config *config = &service->config;
@@ -92,7 +92,7 @@ static bool open_http(struct parts *parts)
     return true;
 }
 
-/* After HTTP, which knows the port. */
+/* Call after HTTP, which knows the port. */
 static bool start_live(struct parts *parts)
 {
     struct service *service = &parts->service;
@@ -101,11 +101,11 @@ static bool start_live(struct parts *parts)
     return service->live;
 }
 
-/* ---- all of them ---- */
+/* ---- all parts ---- */
 
-/* Servers need not be there yet: each part connects when it first needs to. HTTP comes last, so
- * that every request finds a worker. False with the reason in parts->error; stop ends the parts
- * that were started. */
+/* Servers may still be down: each part connects when it first needs to. HTTP comes last, so that
+ * every request finds a worker. False with the reason in parts->error; stop ends the parts that
+ * were started. */
 static bool start(struct parts *parts)
 {
     service_open(&parts->service);
@@ -122,8 +122,8 @@ static bool let_clients_in(struct parts *parts)
            http_server_start(parts->http_server, parts->error, sizeof parts->error);
 }
 
-/* Goes on with the start as far as it gets now: lets clients in when that is due. False, with the
- * reason in parts->error, when they cannot be let in, or when another daemon has a node. */
+/* Advances the start: lets clients in when that is due. False, with the reason in parts->error,
+ * when they cannot be let in, or the ledger or node refuses this daemon. */
 static bool advance(struct parts *parts)
 {
     int64_t now_ns = clock_now_ns();
@@ -135,8 +135,8 @@ static bool advance(struct parts *parts)
     return !due || let_clients_in(parts);
 }
 
-/* The HTTP threads end when every request they accepted is answered, so the workers must outlive
- * them. Of the others all are told before any is joined: they end side by side. */
+/* The HTTP threads end when every request they accepted is answered, so workers must outlive them.
+ * The other threads are all told before any is joined, so that they end concurrently. */
 static void tell_to_stop(struct parts *parts)
 {
     atomic_store(&parts->service.phase, SERVICE_DRAINS);
@@ -147,21 +147,21 @@ static void tell_to_stop(struct parts *parts)
     service_stop_queues(&parts->service);
 }
 
-/* In reverse of start. A part that was not started is NULL, which every function here accepts. */
+/* Stops in reverse of start. A part not started is NULL, which every function here accepts. */
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
     live_join(&parts->service.live);
-    health_join(&parts->service.health); /* it keeps the node that the preparer gives back */
+    health_join(&parts->service.health); /* it renews the node that the preparer gives back */
     workers_join(&parts->workers);
-    /* Workers gave requests back to the HTTP threads until now. */
+    /* Until now workers could return requests to the HTTP threads. */
     http_server_close(&parts->http_server);
     service_close(&parts->service);
 }
 
 /* ---- signals ---- */
 
-/* Threads inherit the mask: signals are waited for in one place, not handled in any. */
+/* Threads inherit the mask: main alone waits for signals, and no thread handles any. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);
@@ -202,8 +202,7 @@ static void reload(struct parts *parts)
 
 /* ---- until the end ---- */
 
-/* How long main may wait for a signal: until the start is to be gone on with, or the end, or the
- * manager hears something. */
+/* How long main may wait for a signal: until the start, the end or the manager needs it. */
 static int64_t patience_ns(struct parts *parts)
 {
     int64_t ns = supervise_pause_ns();
@@ -215,7 +214,7 @@ static int64_t patience_ns(struct parts *parts)
     return ns;
 }
 
-/* Waits for the next signal; 0: there is something else to do. */
+/* Waits for the next signal; 0: other work is due. */
 static int next_signal(struct parts *parts, const sigset_t *signals)
 {
     int64_t ns = patience_ns(parts);
@@ -224,8 +223,8 @@ static int next_signal(struct parts *parts, const sigset_t *signals)
     return number > 0 ? number : 0;
 }
 
-/* Goes on with the start until it is done, and serves until a signal or a call says to stop. False,
- * with the reason in parts->error, when the start fails. */
+/* Completes the start, and serves until a signal or a call says to stop. False, with the reason in
+ * parts->error, when the start fails. */
 static bool run_until_stop(struct parts *parts, const sigset_t *signals)
 {
     int number = 0;
@@ -241,7 +240,7 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
         tell_manager(parts);
         number = next_signal(parts, signals);
     }
-    /* A daemon that was never ready has had no clients from a balancer. */
+    /* A daemon that was never ready got no clients from a balancer. */
     bool prepared = atomic_load(&parts->service.prepared);
     drain_signal(&parts->service.drain, prepared ? parts->service.config.lame_duck_ms : 0);
     log_event(LOG_INFO, "draining", "signal=%d", number);
@@ -252,8 +251,8 @@ static struct {
     sigset_t signals;
     struct drain *drain;
     unsigned lame_duck_ms;
-    bool called; /* a call began the end: the first signal only shortens it */
-} watched;       /* static, as all that it points to: the thread outlives main */
+    bool called; /* a call began the end: a first signal only shortens it */
+} watched;       /* static, like all it points to: the thread outlives main */
 
 static void *end_at_once(void *argument)
 {
@@ -275,7 +274,7 @@ static void *end_at_once(void *argument)
 static void watch_for_second_signal(struct service *service)
 {
     pthread_t thread;
-    sigemptyset(&watched.signals); /* SIGHUP stays blocked: too late to reload anything */
+    sigemptyset(&watched.signals); /* SIGHUP stays blocked: too late to reload */
     sigaddset(&watched.signals, SIGTERM);
     sigaddset(&watched.signals, SIGINT);
     watched.drain = &service->drain;
@@ -285,7 +284,7 @@ static void watch_for_second_signal(struct service *service)
         pthread_detach(thread);
 }
 
-/* A call may have set another time than the manager's unit counts on. */
+/* A call may have set a time other than the manager's unit expects. */
 static void tell_stopping(struct parts *parts)
 {
     int64_t ms =
@@ -314,7 +313,7 @@ int main(int argc, char **argv)
     sigset_t signals;
     struct config *config = &parts.service.config;
     (void)argc;              /* argv ends in NULL */
-    block_signals(&signals); /* first: a SIGHUP that comes early must not end the process */
+    block_signals(&signals); /* first: an early SIGHUP must not end the process */
     enum config_result loaded = config_load(config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;

@@ -12,9 +12,9 @@
 #include "base/fault.h"
 #include "service/log/log.h"
 
-enum { HOST_MAX = 40 }; /* bytes of the host's name in the holder's */
+enum { HOST_MAX = 40 }; /* bytes of the host's name in a holder's name */
 
-/* A name is for people, who look for the daemon; the random part makes it unique. */
+/* Names the holder: the host and pid help people, the random part makes the name unique. */
 void node_init(struct node *node, int wanted)
 {
     char host[HOST_MAX + 1] = "";
@@ -32,7 +32,7 @@ void node_init(struct node *node, int wanted)
     snprintf(node->holder, sizeof node->holder, "%s:%d:%08x", host, (int)getpid(), salt);
 }
 
-/* Counted from before the question was sent: the ledger counts from a later moment. */
+/* Counts from before the statement was sent, as the ledger counts from a later moment. */
 static void tell_generator(const struct node *node, struct order_ids *ids, int64_t asked_ns)
 {
     const struct order_id_lease lease = {
@@ -44,7 +44,7 @@ static void tell_generator(const struct node *node, struct order_ids *ids, int64
     order_ids_lease(ids, &lease);
 }
 
-/* A holder whose lease grows while this daemon waits for its end is alive. */
+/* A holder that renews its lease while this daemon waits is alive. */
 static void note_other(struct node *node, const char *other, const char *until)
 {
     node->other_lives = node->other[0] != '\0' && strcmp(node->other, other) == 0 &&
@@ -99,7 +99,7 @@ static enum ledger_result renew(struct node *node, struct ledger *ledger, uint64
     return result;
 }
 
-/* A lease by such a clock would leave the number without any id for whoever holds it later. */
+/* A lease by such a clock would leave no ids for any later holder of the number. */
 static bool clock_beyond(uint64_t next_ms)
 {
     if (next_ms <= ORDER_ID_LAST_MS - NODE_LEASE_MS)
@@ -148,13 +148,13 @@ bool node_refused(const struct node *node, char *error_out, size_t error_size)
     return true;
 }
 
-/* A ledger that did not answer lately would only keep the daemon from its end. */
+/* Skips a ledger that did not answer last: it would only delay the daemon's end. */
 void node_release(struct node *node, struct order_ids *ids, struct ledger *ledger)
 {
     if (!node->held || !node->answered)
         return;
     order_ids_lease(ids, &(struct order_id_lease){.node = (unsigned)node->lease.number});
-    /* The clock may be ahead of the lease; its ids are not. */
+    /* The clock may be ahead of the lease, but ids are not. */
     node->lease.next_ms = order_ids_next_ms(ids);
     if (node->lease.next_ms > node->lease.ids_to_ms)
         node->lease.next_ms = node->lease.ids_to_ms;

@@ -1,4 +1,4 @@
-/* What the threads of the daemon share. */
+/* The state that all threads of the daemon share, and reloading its configuration. */
 #include "service/service.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "service/request/stock_snapshot.h"
 
 enum {
-    REMEMBER_LEFT_MS = 1000, /* "sold out" is asked again after this, should a message be lost */
+    REMEMBER_LEFT_MS = 1000, /* "sold out" is checked again after this: a message may be lost */
 };
 
 static void set_proxies(struct service *service, const char *text)
@@ -31,8 +31,7 @@ static void set_proxies(struct service *service, const char *text)
     atomic_store(&service->proxies, proxies);
 }
 
-/* Takes over the rates and proxies of a configuration that config_load has checked: requests and
- * batches that come later see them. */
+/* Takes over the checked configuration's rates and proxies: later requests and batches see them. */
 static void take_reloadable(struct service *service, const struct config *config)
 {
     atomic_store(&service->rates.user_per_min, config->rate_user_per_min);
@@ -117,7 +116,7 @@ void service_stop_queues(struct service *service)
     queue_stop(service->orders);
 }
 
-/* ---- a configuration that was read anew ---- */
+/* ---- reloading the configuration ---- */
 
 static bool is_live(unsigned option)
 {
@@ -136,15 +135,15 @@ static bool is_live(unsigned option)
     }
 }
 
-/* Whether the option holds what a file of tokens said: tokens_reload reads that file. */
+/* True when the option's value comes from a file of tokens, which tokens_reload reads. */
 static bool is_from_token_file(const struct config *config, unsigned option)
 {
     return (option == OPTION_admin_token && config->admin_token_file[0] != '\0') ||
            (option == OPTION_shop_token && config->shop_token_file[0] != '\0');
 }
 
-/* Takes one option over, or says that it needs a restart. Only this thread reads the fields of the
- * live options once the daemon runs. */
+/* Takes one option over, or logs that it needs a restart. Once the daemon runs, only this thread
+ * reads the fields of live options. */
 static void take_over(struct config *present, struct config *fresh, unsigned option)
 {
     const struct option *row = &config_options[option];

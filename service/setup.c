@@ -1,4 +1,4 @@
-/* What the daemon does instead of serving: --check-config, --migrate, --print-grants. */
+/* The modes in which the daemon does not serve: --check-config, --migrate, --print-grants. */
 #include "service/setup.h"
 
 #include <assert.h>
@@ -14,8 +14,8 @@
 
 enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
 
-/* A daemon that serves reads the files of a URL whenever it connects, as they may change, and tells
- * a mistake in the log. */
+/* A serving daemon reads a URL's files whenever it connects, as they may change, and logs a
+ * mistake. */
 static bool check_files(const char *option, const char *urls)
 {
     bool good = true;
@@ -37,7 +37,7 @@ static bool check_files(const char *option, const char *urls)
     return good;
 }
 
-/* Reading it has told all other mistakes. */
+/* config_load has reported all other mistakes. */
 static int check_config(const struct config *config)
 {
     bool files = check_files("redis_url", config->redis_url);

@@ -1,4 +1,4 @@
-/* What the service manager is told while the daemon starts and serves. */
+/* Reports to the service manager, by the protocol of sd_notify. */
 #include "service/supervise.h"
 
 #include <assert.h>
@@ -17,26 +17,26 @@
 #include "service/log/log.h"
 
 enum {
-    POLL_MS = 1000,     /* how old a status may be */
+    POLL_MS = 1000,     /* oldest status */
     START_POLL_MS = 20, /* before the daemon is ready */
-    EXTEND_S = 120,     /* a start that waits is given this, again and again */
+    EXTEND_S = 120,     /* a waiting start asks for this, repeatedly */
     FILE_NAME_MAX = 48,
     STATUS_SIZE = 96,
-    READY_S = 30,  /* a prepared daemon counts as started then, whatever Redis does */
-    HTTP_S = 5,    /* a turn of an HTTP thread takes less, or the thread is stuck */
-    WORKER_S = 30, /* likewise for a batch, beside the time-outs of its servers */
+    READY_S = 30,  /* then a prepared daemon counts as started, whatever Redis does */
+    HTTP_S = 5,    /* an HTTP thread whose turn takes longer is stuck */
+    WORKER_S = 30, /* likewise for a batch, plus its servers' time-outs */
 };
 
 /* ---- notes to the manager ---- */
 
 enum {
     MESSAGE_MAX = 1024, /* bytes of one datagram */
-    SEND_S = 1,         /* a manager that takes nothing for so long is not waited for */
+    SEND_S = 1,         /* wait no longer than this for the manager */
 };
 
 static struct {
     struct sockaddr_un address;
-    socklen_t length; /* 0: there is no manager */
+    socklen_t length; /* 0: no manager */
     int64_t
         watchdog_ns; /* how often WATCHDOG=1 is due, half of what it allows; 0: it does not watch */
     bool told_ready;
@@ -45,7 +45,7 @@ static struct {
     char status[STATUS_SIZE];
 } manager;
 
-/* A socket in the file system, or one in the abstract name space, written with an @. */
+/* Sets a socket in the file system, or with an @ in the abstract name space. */
 static bool set_address(const char *name)
 {
     size_t length = strlen(name);
@@ -61,7 +61,7 @@ static bool set_address(const char *name)
     return true;
 }
 
-/* The variables may be another process's, which has started this one. */
+/* The variables may be meant for a parent process. */
 static int64_t read_watchdog(void)
 {
     const char *interval = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
@@ -125,7 +125,7 @@ static void tell_status(const struct supervise_view *view)
         memcpy(manager.status, status, sizeof status);
 }
 
-/* A start that waits for its ledger may take as long as that needs: systemd must not end it. */
+/* A start may wait for its ledger for as long as needed: systemd must not end it. */
 static void tell_start(const struct supervise_view *view)
 {
     if (view->prepared && manager.prepared_ns == 0)

@@ -1,8 +1,8 @@
 /* The ledger's time, as this daemon knows it.
  *
- * why_half: the ledger has read its clock at some moment between question and answer. Taken as the
- * middle, it is wrong by half of the round trip at most. So the answer with the shortest round trip
- * is kept for a while, unless a later one contradicts it. */
+ * why_half: the ledger has read its clock at some moment of the round trip. Taking the middle errs
+ * by half of the round trip at most. So the answer with the shortest round trip is kept for a
+ * while, unless a later one contradicts it. */
 #include "service/synced_clock.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "sql/server/server.h"
 
 enum {
-    KEEP_S = 2,   /* an answer counts so long though later ones took longer */
-    DRIFT_MS = 2, /* that clocks may differ by more after that time */
+    KEEP_S = 2,   /* a fast answer is kept this long before slower ones */
+    DRIFT_MS = 2, /* drift allowed after that time */
 };
 
 static void take(struct synced_clock *clock, int64_t ahead_ns, int64_t error_ns, int64_t now_ns)

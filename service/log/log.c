@@ -15,17 +15,17 @@
 #include "service/log/log_sink.h"
 #include "service/metrics/metrics.h"
 
-#define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
+#define LIMITS 128 /* kinds of event with their own limit; further kinds share the last */
 #define TRUNCATED " truncated=true"
 #define TRUNCATED_JSON ",\"truncated\":true}"
-#define NO_CHARACTER "\xef\xbf\xbd" /* U+FFFD, in the place of bytes that are no UTF-8 */
+#define NO_CHARACTER "\xef\xbf\xbd" /* U+FFFD, replaces bytes that are not UTF-8 */
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
-/* Those of syslog, from LOG_DEBUG on. */
+/* Syslog's priorities, from LOG_DEBUG on. */
 static const char *const priorities_text[] = {"<7>", "<6>", "<4>", "<3>"};
 enum { PRIORITY_LENGTH = sizeof "<6>" - 1 };
 
-/* How often one event was written in its present second. why_limited: a server that is down fails
+/* The number of lines of one event in its present second. why_limited: a server that is down fails
  * every batch of every worker; the log must neither fill the disk nor slow the workers. */
 struct limit {
     enum log_level level;
@@ -36,13 +36,13 @@ struct limit {
     unsigned long suppressed;
 };
 
-static _Atomic unsigned long dropped; /* lines that nobody took, and nobody was told of yet */
+static _Atomic unsigned long dropped; /* lost lines not yet reported */
 static _Atomic enum log_level log_level = LOG_INFO;
-static _Atomic enum log_level level_after = LOG_INFO; /* of log_setup: when level_until_ns comes */
+static _Atomic enum log_level level_after = LOG_INFO; /* log_setup's, back at level_until_ns */
 static _Atomic int64_t level_until_ns;                /* monotonic; 0: log_level has no end */
 static _Atomic enum log_format log_format = LOG_LOGFMT;
 static _Atomic bool log_priorities;
-/* Guards `limits`. Never held in a write, which may block for as long as the log's reader likes. */
+/* Guards `limits`. Never held in a write, which the log's reader may block. */
 static pthread_mutex_t limits_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct limit limits[LIMITS];
 
@@ -70,7 +70,7 @@ void log_level_set(enum log_level level, unsigned for_s)
         level_until_ns = clock_now_ns() + for_s * CLOCK_NS_PER_S;
 }
 
-/* Takes the level of log_setup again when that is due. */
+/* Restores log_setup's level when that is due. */
 static void end_level(void)
 {
     int64_t until_ns = level_until_ns;
@@ -112,7 +112,7 @@ bool log_enabled(enum log_level level)
     return level >= log_level;
 }
 
-/* A line that is being built, as logfmt. A text that does not fit is cut and noted. */
+/* A line under construction, as logfmt. A text that does not fit is cut and noted. */
 struct line {
     char text[LOG_LINE_MAX];
     size_t length;
@@ -122,7 +122,7 @@ struct line {
 
 static void line_add(struct line *line, const char *format, va_list arguments)
 {
-    /* Room for the priority and the end of the line; the NUL of TRUNCATED is the newline's. */
+    /* Leaves room for the priority and the line's end; TRUNCATED's NUL counts for the newline. */
     size_t room = sizeof line->text - PRIORITY_LENGTH - sizeof TRUNCATED - line->length;
     int wanted = vsnprintf(line->text + line->length, room, format, arguments);
     if (wanted < 0)
@@ -164,7 +164,7 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' || c == 0x7f;
 }
 
-/* A text from outside must not begin a line of its own, or steer a terminal. */
+/* A text from outside must not start a line, or control a terminal. */
 static size_t write_logfmt(const struct line *line, char *out)
 {
     size_t length = line->length;
@@ -176,7 +176,7 @@ static size_t write_logfmt(const struct line *line, char *out)
     return length + sizeof TRUNCATED - 1;
 }
 
-/* Where the value ends; NULL: a quoted one that was cut. */
+/* The value's end; NULL when a quoted value was cut. */
 static const char *value_end(const char *value)
 {
     bool quoted = *value == '"';
@@ -186,7 +186,7 @@ static const char *value_end(const char *value)
     return quoted && !value[length] ? NULL : value + length + quoted;
 }
 
-/* Whether JSON and every reader's double take the value as it is. */
+/* True when JSON, and every reader's double, can represent the value exactly. */
 static bool is_number(const char *value, const char *end)
 {
     enum { DIGITS_MAX = 15 };
@@ -206,8 +206,8 @@ static bool is_among(const char *const *words, const char *text, size_t length)
     return *words != NULL;
 }
 
-/* Whether the value stands in JSON without quotes. Values of some keys may look like a number in
- * one line and not in another: they are always texts, so that a key has one type. */
+/* True when JSON shows the value without quotes. Some keys' values look like numbers only in some
+ * lines: they are always texts, so that a key has one type. */
 static bool is_bare(const char *key, size_t key_length, const char *value, const char *end)
 {
     static const char *const text_keys[] = {"sku",     "request_id", "trace_id", "key",
@@ -218,7 +218,7 @@ static bool is_bare(const char *key, size_t key_length, const char *value, const
            (is_number(value, end) || is_among(words, value, (size_t)(end - value)));
 }
 
-/* Copies a key or an unquoted value, whose characters all stand for themselves in JSON. */
+/* Copies a key or an unquoted value, none of whose characters JSON escapes. */
 static char *put_plain(char *out, const char *text, size_t length, bool quotes)
 {
     if (quotes)
@@ -230,9 +230,9 @@ static char *put_plain(char *out, const char *text, size_t length, bool quotes)
     return out;
 }
 
-/* Writes the line as a JSON object. log_quote has written each value from outside as JSON takes it,
- * so pairs become members as they are. A pair that was cut, or for which `out` has no room, is left
- * out; `size` has room for the first pairs of every line. */
+/* Writes the line as a JSON object. log_quote has written outside values in JSON's form, so pairs
+ * become members unchanged. A pair that was cut, or does not fit into `out`, is left out; `size`
+ * has room for the first pairs of every line. */
 static size_t write_json(const struct line *line, char *out, size_t size)
 {
     enum { AROUND = sizeof ",\"\":\"\"" };
@@ -261,7 +261,8 @@ static size_t write_json(const struct line *line, char *out, size_t size)
     return (size_t)(to - out);
 }
 
-/* One write, so that lines of several threads and processes do not mix. False when it is lost. */
+/* Writes with one call, so that lines of several threads and processes do not mix. False when the
+ * line is lost. */
 static bool line_write(const struct line *line)
 {
     char out[LOG_LINE_MAX];
@@ -295,8 +296,7 @@ static bool is_same(const char *one, const char *other)
     return one == other || (one && other && strcmp(one, other) == 0);
 }
 
-/* With limits_mutex held. Compares the texts, not their addresses: one event may be logged from
- * several files. */
+/* The caller holds limits_mutex. Compares texts, not addresses: several files may log one event. */
 static struct limit *limit_of(enum log_level level, const char *event, const char *server)
 {
     size_t i = 0;
@@ -309,7 +309,7 @@ static struct limit *limit_of(enum log_level level, const char *event, const cha
     return &limits[i];
 }
 
-/* Whether the event may be written now; if so, how many were suppressed before it. */
+/* True when the event may be written now; then with the number suppressed before it. */
 static bool admit(enum log_level level, const char *event, const char *server, unsigned max,
                   time_t second, unsigned long *suppressed_out)
 {
@@ -331,8 +331,7 @@ static bool admit(enum log_level level, const char *event, const char *server, u
     return admitted;
 }
 
-/* Takes one due count out of the table. A count is due when its second is over, with `all` at
- * once. */
+/* Takes one due count out of the table: one whose second is over, or with `all` any. */
 static bool take_due(time_t second, bool all, struct limit *due_out)
 {
     bool found = false;
@@ -348,7 +347,7 @@ static bool take_due(time_t second, bool all, struct limit *due_out)
     return found;
 }
 
-/* The line is lost as well while the log's reader stands still; then the count waits on. */
+/* While the log's reader hangs, this line is lost as well; then the count is kept. */
 static void write_dropped(const struct timespec *now)
 {
     unsigned long lost = log_sink_lost();
@@ -374,12 +373,12 @@ static void write_due(const struct timespec *now, bool all)
     }
 }
 
-/* `max`: lines a second of the event; 0: without a limit. */
+/* `max`: lines per second of the event; 0: no limit. */
 static void __attribute__((format(printf, 5, 0)))
 log_line(enum log_level level, const char *event, const char *server, unsigned max,
          const char *format, va_list arguments)
 {
-    int saved_errno = errno; /* callers log between a failed call and their look at errno */
+    int saved_errno = errno; /* callers may read errno after logging */
     struct timespec now;
     unsigned long suppressed = 0;
     if (!log_enabled(level))
@@ -434,7 +433,7 @@ void log_flush(void)
     log_sink_flush();
 }
 
-/* Whether logfmt takes the value as it is; an empty one would look like a missing one. */
+/* True when logfmt needs no quotes; an empty value would look like a missing one. */
 static bool is_plain(const char *value)
 {
     for (const char *at = value; *at; at++)
@@ -443,7 +442,7 @@ static bool is_plain(const char *value)
     return value[0] != '\0';
 }
 
-/* Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none (RFC 3629). */
+/* Bytes of the UTF-8 character at the start of `text`; 0 when there is none (RFC 3629). */
 static size_t utf8_length(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -457,7 +456,7 @@ static size_t utf8_length(const char *text)
     return overlong || surrogate || beyond ? 0 : count;
 }
 
-/* The letter that stands for c behind a backslash; 0 when c stands for itself. */
+/* The letter that escapes c behind a backslash; 0 when c needs no escape. */
 static char escape_of(char c)
 {
     switch (c) {
@@ -494,8 +493,8 @@ const char *log_quote(const char *value, char *buffer, size_t size)
                            : is_control(*value) ? "?"
                                                 : value;
         size_t count = escape ? sizeof escaped : known == 0 ? strlen(NO_CHARACTER) : known;
-        /* A character is written whole or not at all, and there is room for the closing quote: a
-         * cut value is still well formed. */
+        /* Never splits a character, and keeps room for the closing quote: a cut value is well
+         * formed. */
         if (length + count + sizeof "\"" > size)
             break;
         memcpy(buffer + length, text, count);

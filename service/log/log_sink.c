@@ -1,4 +1,4 @@
-/* Where the log goes, without ever waiting for its reader or its disk. */
+/* The log's output, which never waits for its reader or disk. */
 #define _GNU_SOURCE /* F_SETPIPE_SZ, memrchr, pipe2 */
 #include "service/log/log_sink.h"
 
@@ -20,34 +20,34 @@
 #include <unistd.h>
 
 enum {
-    QUEUE_BYTES = 1 << 20, /* of lines that wait for the disk; the rest is lost */
-    PIECE_BYTES = 1 << 16, /* which the disk is given at once */
+    QUEUE_BYTES = 1 << 20, /* of lines waiting for the disk; further lines are lost */
+    PIECE_BYTES = 1 << 16, /* bytes per write to the disk */
     FLUSH_MS_MAX = 1000,
 };
 
 enum sink_kind {
-    SINK_PLAIN,  /* a pipe that is not blocking, of a reader or of the writer: write(2) */
-    SINK_POLLED, /* could not be opened again: write(2) when there is room */
-    SINK_SOCKET, /* as systemd's journal: send(2) has a flag for it */
+    SINK_PLAIN,  /* a non-blocking pipe, to a reader or to the writer thread: write(2) */
+    SINK_POLLED, /* could not be reopened: write(2) when there is room */
+    SINK_SOCKET, /* such as systemd's journal: send(2) has a flag for it */
 };
 
 static _Atomic int sink_fd = STDERR_FILENO;
 static _Atomic int sink_kind = SINK_PLAIN;
-static int caller_fd = -1; /* what sink_fd was made of */
-static _Atomic bool torn;  /* a socket took the beginning of a line only */
+static int caller_fd = -1; /* sink_fd was made from it */
+static _Atomic bool torn;  /* a socket took only the beginning of a line */
 
-/* The thread that writes to a file. Its queue is a pipe: the kernel keeps the lines whole and
- * bounded, and says when one finds no room. */
+/* The thread that writes to a file. Its queue is a pipe, because the kernel keeps the lines whole
+ * and bounded, and reports when one does not fit. */
 static struct {
     pthread_t thread;
     bool runs;
     int queue_fd, file_fd;
-    bool torn;                        /* the file has the beginning of a line only */
-    _Atomic uint64_t queued, written; /* bytes, the second with those that were lost */
+    bool torn;                        /* the file has only the beginning of a line */
+    _Atomic uint64_t queued, written; /* bytes; `written` includes lost ones */
     _Atomic unsigned long lost;       /* lines that the file did not take */
 } writer;
 
-/* Whole lines. */
+/* Writes whole lines. */
 static void write_lines(const char *text, size_t length)
 {
     size_t done = 0;
@@ -67,7 +67,7 @@ static void write_lines(const char *text, size_t length)
     writer.written += length;
 }
 
-/* Until the other end of the queue is closed. */
+/* Runs until the queue's other end is closed. */
 static void *write_queue(void *argument)
 {
     static char text[PIECE_BYTES];
@@ -91,7 +91,7 @@ static void *write_queue(void *argument)
     return NULL;
 }
 
-/* The end of the writer's queue for lines; -1: there can be no writer. */
+/* Starts the writer. Returns its queue's end for lines, or -1 when there can be no writer. */
 static int start_writer(int file_fd)
 {
     int ends[2];
@@ -118,7 +118,7 @@ static void stop_writer(void)
     writer.runs = false;
 }
 
-/* Nothing here but what a handler of a signal may do. */
+/* Uses only what a signal handler may use. */
 void log_sink_flush(void)
 {
     for (int ms = 0; ms < FLUSH_MS_MAX && writer.written < writer.queued; ms++)
@@ -127,11 +127,11 @@ void log_sink_flush(void)
 
 static void flush_at_abort(int signal)
 {
-    (void)signal; /* abort() goes on as without a handler */
+    (void)signal; /* abort() continues as without a handler */
     log_sink_flush();
 }
 
-/* The last lines say why the process ends. */
+/* The last lines tell why the process ends. */
 static void flush_at_the_end(void)
 {
     static bool done;
@@ -199,7 +199,7 @@ static ssize_t put(const char *text, size_t length)
     struct pollfd room = {.fd = sink_fd, .events = POLLOUT};
     if (sink_kind == SINK_SOCKET)
         return send(room.fd, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
-    /* Room for a byte is room for a line: a pipe counts in pages. */
+    /* Room for a byte is room for a line: pipes count in pages. */
     if (sink_kind == SINK_POLLED && (poll(&room, 1, 0) != 1 || !(room.revents & POLLOUT)))
         return -1;
     return write(room.fd, text, length);

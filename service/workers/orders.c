@@ -377,7 +377,8 @@ static void run(void *context)
         else if (atomic_load(&worker->base.service->prepared))
             ping(worker);
     }
-    stock_flush(worker->base.stock); /* now: other threads may need longer than a lease to end */
+    stock_flush(
+        worker->base.stock); /* now: other threads may take longer to end than a lease lasts */
 }
 
 int64_t order_worker_turned_ns(const struct service_worker *base)
