@@ -1,4 +1,4 @@
-/* Addresses: to listen on, networks of them by prefix, and the one a client is known by. */
+/* Addresses: endpoints to listen on, networks by prefix, and the address of a client. */
 #include "service/config/address.h"
 
 #include <arpa/inet.h>
@@ -11,8 +11,8 @@
 
 #include "base/config_file.h"
 
-/* IPv4 addresses are kept as IPv6 ones behind this prefix, so that one comparison serves both, and
- * a client is the same whether it came to a socket of the one kind or of the other. */
+/* IPv4 addresses are stored as IPv6 ones behind this prefix, so that one comparison serves both,
+ * and a client is the same on either kind of socket. */
 static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 enum { IPV4_BITS_BEFORE = 96, BITS = 128 };
@@ -41,7 +41,7 @@ bool address_parse(const char *text, size_t length, struct address *address_out)
     const char *bracket = memchr(text, ']', length);
     if (length > 0 && text[0] == '[')
         return bracket && read_address(text + 1, (size_t)(bracket - text) - 1, address_out);
-    /* One colon stands before a port; an IPv6 address has two at least. */
+    /* A single colon precedes a port; an IPv6 address has two at least. */
     bool port = colon && !memchr(colon + 1, ':', length - (size_t)(colon + 1 - text));
     return read_address(text, port ? (size_t)(colon - text) : length, address_out);
 }
@@ -68,7 +68,7 @@ static bool same_prefix(const struct address *a, const struct address *b, unsign
            (rest == 0 || (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
-/* A network whose address has bits behind the prefix is refused, see networks.h. */
+/* False when bits behind the prefix are set, see networks_parse. */
 static bool ends_in_zeros(const struct network *network)
 {
     for (unsigned bit = network->bits; bit < BITS; bit++)
@@ -86,7 +86,7 @@ static bool read_network(const char *text, size_t length, struct network *networ
     network_out->bits = BITS;
     if (!slash)
         return true;
-    /* The /8 of an IPv4 address is counted behind the prefix of all IPv4 addresses. */
+    /* An IPv4 prefix length counts behind the prefix of all IPv4 addresses. */
     unsigned first = is_ipv4(&network_out->address) ? IPV4_BITS_BEFORE : 0;
     size_t digits = strspn(slash + 1, "0123456789");
     if (digits == 0 || digits > 3 || digits != length - head - 1)
@@ -98,7 +98,7 @@ static bool read_network(const char *text, size_t length, struct network *networ
 bool networks_parse(const char *text, struct networks *networks_out)
 {
     networks_out->count = 0;
-    if (text[strspn(text, " ")] == '\0') /* an empty list, not a list of one empty network */
+    if (text[strspn(text, " ")] == '\0') /* an empty list, not one empty network */
         return true;
     for (;;) {
         text += strspn(text, " ");
@@ -133,8 +133,8 @@ bool address_is_loopback(const struct address *address)
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address)
 {
     const char *end = list + strlen(list);
-    /* From the right: the entries that our own proxies have appended stand there, and only these
-     * can be believed. A client may have sent anything to their left. */
+    /* Reads from the right, where our own proxies have appended: only these entries can be trusted.
+     * The client may have sent anything to their left. */
     while (networks_hold(trusted, address)) {
         if (end == list)
             return true;
@@ -145,7 +145,7 @@ bool address_forwarded(const struct networks *trusted, const char *list, struct 
         const char *to = end;
         while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
             to--;
-        struct address next; /* `address` stays the last good one when this entry is none */
+        struct address next; /* keeps `address` when this entry is no address */
         if (from >= to || !address_parse(from, (size_t)(to - from), &next))
             return false;
         *address = next;
@@ -182,8 +182,8 @@ bool endpoint_parse(const char *text, struct endpoint *endpoint_out)
     *endpoint_out = (struct endpoint){.host = ""};
     bool brackets = text[0] == '[';
     const char *host = brackets ? text + 1 : text;
-    /* Without brackets the first colon ends the host, so that an IPv6 address needs them: in ::1:80
-     * nobody can tell the port from the address. */
+    /* Without brackets the first colon ends the host, so an IPv6 address needs them: ::1:80 is
+     * ambiguous. */
     const char *host_end = strchr(host, brackets ? ']' : ':');
     if (!host_end || !text_visible(text))
         return false;

@@ -1,4 +1,4 @@
-/* Addresses: to listen on, networks of them by prefix, and the one a client is known by. */
+/* Addresses: endpoints to listen on, networks by prefix, and the address of a client. */
 #ifndef SECKILL_SERVICE_CONFIG_ADDRESS_H
 #define SECKILL_SERVICE_CONFIG_ADDRESS_H
 
@@ -17,7 +17,7 @@ struct address {
 
 struct network {
     struct address address;
-    unsigned bits; /* of the prefix */
+    unsigned bits; /* length of the prefix */
 };
 
 struct networks {
@@ -25,34 +25,34 @@ struct networks {
     size_t count;
 };
 
-/* Reads "10.0.0.0/8, 192.0.2.7, fd00::/8": IPv4 and IPv6, single addresses without a prefix, ""
- * for none. False when the text is no such list, or a network has bits set behind its prefix:
- * 10.1.0.0/8 is more likely a mistake than a way to write 10.0.0.0/8. */
+/* Reads "10.0.0.0/8, 192.0.2.7, fd00::/8": IPv4 and IPv6, single addresses without a prefix, or "".
+ * False when the text is not such a list, or a network has bits set behind its prefix: 10.1.0.0/8
+ * is more likely a mistake than 10.0.0.0/8. */
 bool networks_parse(const char *text, struct networks *networks_out);
 
-/* Whether the address is in one of the networks. */
+/* True when one of the networks contains the address. */
 bool networks_hold(const struct networks *networks, const struct address *address);
 
-/* Reads an address out of `length` characters, as proxies write it: a port behind the address and
- * brackets around it are allowed. */
+/* Reads an address of `length` characters as proxies write it: a port behind it and brackets around
+ * it are allowed. */
 bool address_parse(const char *text, size_t length, struct address *address_out);
 
-/* Takes the address out of a socket address; false when that is neither IPv4 nor IPv6. */
+/* Reads the address in a socket address; false when it is neither IPv4 nor IPv6. */
 struct sockaddr;
 bool address_of(const struct sockaddr *from, struct address *address_out);
 
-/* Whether the address is one of this machine's own: 127.0.0.0/8 or ::1. */
+/* True for this machine's loopback addresses: 127.0.0.0/8 or ::1. */
 bool address_is_loopback(const struct address *address);
 
-/* Finds the client behind trusted proxies. `address` begins as the address of the connection; each
- * proxy has appended to `list`, an X-Forwarded-For header, the address that connected to it. From
- * the right end of the list, `address` becomes the next entry for as long as it is a trusted one
- * itself: an entry that an untrusted address has written may be a lie. True when the list ended
- * before an untrusted address was found; false when that was found, or an entry is no address. */
+/* Finds the client behind trusted proxies. `address` starts as the connection's; each proxy has
+ * appended to `list`, an X-Forwarded-For header, the address that connected to it. From the right
+ * end, `address` becomes the next entry while it is a trusted one: an untrusted address may have
+ * written anything. True when the list ended without an untrusted address; false when one was
+ * found, or an entry is no address. */
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address);
 
-/* The text by which an address is rate limited: an IPv4 address as a whole, of an IPv6 address its
- * /64, as one client usually has that many addresses. */
+/* The text that identifies an address for rate limits: an IPv4 address, or the /64 of an IPv6
+ * address, as one client usually has a whole /64. */
 void address_text(const struct address *address, char text_out[NETWORKS_TEXT_SIZE]);
 
 /* ---- addresses to listen on: host:port, or the path of a Unix socket ---- */
@@ -76,7 +76,7 @@ bool endpoint_parse(const char *text, struct endpoint *endpoint_out);
  * is too long for a socket. */
 const char *endpoint_path(const char *text);
 
-/* Whether only this machine reaches the endpoint: 127.0.0.0/8, ::1 and localhost. */
+/* True when only this machine reaches the endpoint: 127.0.0.0/8, ::1 and localhost. */
 bool endpoint_is_loopback(const struct endpoint *endpoint);
 
 #endif

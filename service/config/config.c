@@ -13,14 +13,13 @@
 #include "service/log/log.h"
 #include "service/log/log_sink.h"
 
-enum { LOG_TEXT_MAX = 3072 }; /* of all options; log_event would cut a longer text anyhow */
+enum { LOG_TEXT_MAX = 3072 }; /* of all options; log_event would cut a longer text anyway */
 
 /* ---- what the program prints ---- */
 
 #define TEXT_WIDTH 96
 
-/* Prints words in lines of at most TEXT_WIDTH, each begun by prefix. A break stands in place of a
- * space. */
+/* Prints words in lines of at most TEXT_WIDTH, each starting with prefix. Lines break at spaces. */
 static void print_wrapped(FILE *out, const char *prefix, const char *text)
 {
     while (*text) {
@@ -77,8 +76,8 @@ static void print_help(FILE *out)
         print_option_help(out, &config_options[i]);
 }
 
-/* Each default stands behind a #, so that the file as it is sets nothing: a default that changes
- * with a new version reaches whoever installed it. */
+/* Comments every default out, so that the unchanged file sets nothing, and a default that changes
+ * with a new version takes effect. */
 static void print_reference(FILE *out)
 {
     fprintf(
@@ -99,7 +98,7 @@ static void print_reference(FILE *out)
     }
 }
 
-/* Prints what one of the flags "help", "help-config" and "version" asks for. */
+/* Prints the text of the flag "help", "help-config" or "version". */
 static void help_print(FILE *out, const char *flag)
 {
     if (strcmp(flag, "help") == 0)
@@ -120,7 +119,7 @@ static bool apply(const struct sources *sources, unsigned option, struct config 
     if (value_set(config, row, sources->settings[option].value, why))
         return true;
     sources_complain(sources, option);
-    /* For one URL the reason says the form already; of a list it speaks of one URL. */
+    /* For a single URL the reason tells the form already; for a list it concerns one URL. */
     if (row->type != URL || why[0] == '\0') {
         fprintf(sources->err, "must be ");
         value_print_allowed(sources->err, row);
@@ -140,9 +139,9 @@ static bool refuse_two_sources(const struct sources *sources, unsigned token, un
     return false;
 }
 
-/* Sets the option `token` to what the file of the option `file` holds, if there is one. An empty
- * file must not mean "no token": then /admin/ would refuse its administrator, and shop calls would
- * be open to all. */
+/* Sets the option `token` to the content of the file in option `file`, if any. An empty file must
+ * not mean "no token": then /admin/ would refuse its administrator, and shop calls would be open to
+ * all. */
 static bool read_token_file(const struct sources *sources, unsigned token, unsigned file,
                             struct config *config)
 {
@@ -171,10 +170,10 @@ static enum config_result load(struct sources *sources, struct config *config, c
         help_print(out, sources->help);
         return CONFIG_EXIT;
     }
-    /* Only now, when the strongest origin is known: an overridden value may be wrong. */
+    /* Checks only now, when the strongest origin is known: an overridden value may be wrong. */
     bool good = true;
     for (unsigned i = 0; i < OPTION_COUNT; i++)
-        good = apply(sources, i, config) && good; /* all mistakes are told at once */
+        good = apply(sources, i, config) && good; /* reports all mistakes at once */
     config->mode = sources->mode;
     good = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) && good;
     good = read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config) && good;
@@ -189,7 +188,7 @@ enum config_result config_load(struct config *config, char **argv, char **envp, 
     enum config_result result = load(&sources, config, argv, envp, out);
     sources_free(&sources);
     if (result != CONFIG_OK)
-        config_free(config); /* nobody may use half a configuration */
+        config_free(config); /* nobody may use a partial configuration */
     return result;
 }
 
@@ -201,7 +200,7 @@ size_t config_print(const struct config *config, char *buffer, size_t size)
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[CONFIG_VALUE_MAX];
         value_show(config, &config_options[i], value);
-        bool full = length >= size; /* then only the length goes on */
+        bool full = length >= size; /* then only counts the length */
         int written = snprintf(full ? NULL : buffer + length, full ? 0 : size - length, "%s%s=%s",
                                i > 0 ? " " : "", config_options[i].name, LOG_QUOTE(value));
         assert(written >= 0);

@@ -12,30 +12,26 @@ enum config_result {
     CONFIG_BAD,  /* the reason was printed to err: exit 2 */
 };
 
-/*
- * Reads the options: defaults, then the file (--config FILE or SECKILL_CONFIG), then the
- * environment, then the flags; each overrides the one before. Of two flags the last
- * one wins; two lines of a file are an error.
+/* Reads the options: defaults, then the file (--config FILE or SECKILL_CONFIG), then the
+ * environment, then the flags; each overrides the previous. The last of several equal flags wins;
+ * two lines of a file for one option are an error.
  *
- * argv and envp end in NULL as main's do and are not kept. A message names the option, where it
- * stood, its value (passwords masked) and what is allowed; there may be several. What the files of
- * tokens hold is in admin_token and shop_token afterwards, separated by commas. After CONFIG_EXIT
- * and CONFIG_BAD the struct is all zero. Not for several threads at a time.
- */
+ * argv and envp end in NULL like main's and are not kept. A message names the option, its origin,
+ * its value (passwords masked) and what is allowed; there may be several. The content of token
+ * files ends up in admin_token and shop_token, separated by commas. After CONFIG_EXIT and
+ * CONFIG_BAD the struct is all zeros. One thread at a time. */
 enum config_result config_load(struct config *config, char **argv, char **envp, FILE *out,
                                FILE *err);
 
-/*
- * The options as `name=value name=value …` for a line of the log, without secrets: passwords in
- * URLs and the token are written as ***. Cut to size - 1 bytes, ended by NUL; returns the whole
- * length, as snprintf does.
- */
+/* Writes the options as `name=value name=value …` for a log line, without secrets: passwords in
+ * URLs and tokens are written as ***. Cut to size - 1 bytes, ended by NUL; returns the whole
+ * length, like snprintf. */
 size_t config_print(const struct config *config, char *buffer, size_t size);
 
 /* Sets the log's level, format and priorities, on standard error. Main thread. */
 void config_setup_log(const struct config *config);
 
-/* Writes to the log all options (event `starting`). */
+/* Logs all options (event `starting`). */
 void config_log(const struct config *config);
 
 /* Frees the texts and sets everything to zero. Harmless when repeated. */

@@ -1,4 +1,4 @@
-/* Every option of the daemon in one table, from which fields, flags, variables and manual come. */
+/* The table of all options of the daemon, and their names as flags and variables. */
 #include "service/config/options.h"
 
 #include <assert.h>

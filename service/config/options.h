@@ -1,4 +1,4 @@
-/* Every option of the daemon in one table, from which fields, flags, variables and manual come. */
+/* The table of all options of the daemon, which defines fields, flags, variables and the manual. */
 #ifndef SECKILL_SERVICE_CONFIG_OPTIONS_H
 #define SECKILL_SERVICE_CONFIG_OPTIONS_H
 
@@ -10,7 +10,7 @@
 #define SECKILL_VERSION "0.1.0"
 #endif
 
-/* The words of each choice, one space apart: only what is built in. */
+/* The words of each choice, separated by single spaces: only what is built in. */
 #define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
@@ -176,7 +176,7 @@
 enum { CONFIG_OPTIONS(OPTION) OPTION_COUNT };
 #undef OPTION
 
-/* What the daemon is started for. */
+/* The daemon's mode of operation. */
 enum config_mode { CONFIG_SERVE, CONFIG_CHECK, CONFIG_MIGRATE, CONFIG_PRINT_GRANTS };
 
 /* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */
@@ -189,7 +189,7 @@ struct config {
 
 #define CONFIG_VALUE_MAX 2048 /* bytes of one value */
 
-enum { OPTION_NAME_SIZE = 32 }; /* bytes of an option as a flag or a variable, with the NUL */
+enum { OPTION_NAME_SIZE = 32 }; /* bytes of a flag's or variable's name, with the NUL */
 
 enum option_type {
     ADDRESS,
@@ -217,7 +217,7 @@ struct option {
 
 extern const struct option config_options[OPTION_COUNT];
 
-/* A name as it is on the command line, without the dashes, and in the environment. */
+/* Write an option's name as a flag, without the dashes, and as an environment variable. */
 void option_write_flag(const char *name, char flag_out[OPTION_NAME_SIZE]);
 void option_write_variable(const char *name, char variable_out[OPTION_NAME_SIZE]);
 

@@ -1,7 +1,7 @@
-/* Where values come from: the command line, the environment, the configuration file.
+/* The sources of values: the command line, the environment, the configuration file.
  *
- * why_flags_first: only the flags say which file to read and whether help is wanted; then each
- * weaker source fills what the stronger ones left. */
+ * why_flags_first: only the flags tell which file to read and whether help is wanted; then each
+ * weaker source fills in what the stronger ones left. */
 #include "service/config/sources.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "service/config/value.h"
 #include "service/log/log.h"
 
-/* Notes a value; of one origin the later one wins. */
+/* Notes a value; within one origin the later one wins. */
 static void offer(struct sources *sources, size_t option, enum origin origin, const char *value)
 {
     assert(option < OPTION_COUNT && value);
@@ -88,7 +88,7 @@ static bool read_line(struct sources *sources, unsigned number, char *line)
         return false;
     }
     struct setting *setting = &sources->settings[option];
-    /* Of two lines one is a leftover, and nobody can tell which. */
+    /* One of two lines is a leftover, and nobody can tell which. */
     if (setting->line != 0) {
         fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: %s was already set in line %u\n",
                 sources->path, number, config_options[option].name, setting->line);
@@ -120,7 +120,7 @@ static bool read_file(struct sources *sources)
         next = strchr(line, '\n');
         if (next)
             *next++ = '\0';
-        good = read_line(sources, number, line) && good; /* all mistakes are told at once */
+        good = read_line(sources, number, line) && good; /* reports all mistakes at once */
     }
     return good;
 }
@@ -136,8 +136,8 @@ static const char *find_variable(char **envp, const char *name)
     return NULL;
 }
 
-/* Ignores unknown variables, even with our prefix: they may mean something to another program, or
- * to another version of this one. */
+/* Ignores unknown variables, even with our prefix: they may be for another program, or another
+ * version of this one. */
 static void read_environment(struct sources *sources, char **envp)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
@@ -156,7 +156,7 @@ static void read_environment(struct sources *sources, char **envp)
 
 /* ---- flags ---- */
 
-/* Flags without a value: the modes by their numbers, then what the program prints. */
+/* Flags without a value: the modes by their numbers, then the printed texts. */
 static const char *const plain_flags[] = {[CONFIG_CHECK] = "check-config",
                                           [CONFIG_MIGRATE] = "migrate",
                                           [CONFIG_PRINT_GRANTS] = "print-grants",
@@ -207,7 +207,7 @@ static bool read_flag(struct sources *sources, const char *name, const char *val
     return true;
 }
 
-/* Reads the flag in argv[*i] and, if its value stands apart, the next argument as well. */
+/* Reads the flag in argv[*i] and, if its value is separate, the next argument. */
 static bool read_argument(struct sources *sources, char **argv, int *i)
 {
     const char *argument = argv[*i], *value = NULL;
@@ -216,7 +216,7 @@ static bool read_argument(struct sources *sources, char **argv, int *i)
                 LOG_QUOTE(argument));
         return false;
     }
-    char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown all the same */
+    char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown anyway */
     size_t length = 2 + strcspn(argument + 2, "=");
     snprintf(name, sizeof name, "%.*s", (int)length - 2, argument + 2);
     if (argument[length] == '=')
@@ -229,7 +229,7 @@ static bool read_argument(struct sources *sources, char **argv, int *i)
         fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
         return false;
     }
-    /* A value may begin with one dash, as -1 does, and never with two. */
+    /* A value may begin with one dash, like -1, but never with two. */
     if (!value && argv[*i + 1] && strncmp(argv[*i + 1], "--", 2) != 0)
         value = argv[++*i];
     return read_flag(sources, name, value);

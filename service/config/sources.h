@@ -1,4 +1,4 @@
-/* Where values come from: the command line, the environment, the configuration file. */
+/* The sources of values: the command line, the environment, the configuration file. */
 #ifndef SECKILL_SERVICE_CONFIG_SOURCES_H
 #define SECKILL_SERVICE_CONFIG_SOURCES_H
 
@@ -6,22 +6,22 @@
 
 #include "service/config/options.h"
 
-/* The weaker first. */
+/* The origins, weakest first. */
 enum origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG };
 
-/* What one option was given; the strongest origin wins. */
+/* The value given to one option; the strongest origin wins. */
 struct setting {
-    const char *value; /* points into argv, envp or the file: not checked yet */
+    const char *value; /* points into argv, envp or the file; unchecked */
     enum origin origin;
-    unsigned line; /* where the file sets it, 0: nowhere */
+    unsigned line; /* line of the file that sets it; 0: none */
 };
 
-/* One reading. Begins as {.err = …}, where complaints go. */
+/* One reading. Starts as {.err = …}, the stream for complaints. */
 struct sources {
     struct setting settings[OPTION_COUNT];
-    const char *help; /* "help", "version" … stood in argv: nothing else was read */
+    const char *help; /* "help", "version" … in argv: nothing else was read */
     enum config_mode mode;
-    const char *path; /* of the configuration file; NULL: none */
+    const char *path; /* the configuration file's; NULL: none */
     enum origin path_origin;
     char *file; /* its text */
     FILE *err;
@@ -30,13 +30,13 @@ struct sources {
 /* Finds the value of every option. False after a complaint. */
 bool sources_read(struct sources *sources, char **argv, char **envp);
 
-/* Frees the file's text; the values that stood in it are lost. */
+/* Frees the file's text, and so the values in it. */
 void sources_free(struct sources *sources);
 
-/* Begins a complaint about what the option was given; the caller ends it. */
+/* Begins a complaint about an option's value; the caller ends it. */
 void sources_complain(const struct sources *sources, unsigned option);
 
-/* Prints to `err` where the option's value comes from. */
+/* Prints the origin of the option's value to `err`. */
 void sources_print_origin(const struct sources *sources, unsigned option);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tokens that callers show: several at once, replaced while the daemon runs. */
+/* The tokens that callers present: several at once, replaceable while the daemon runs. */
 #include "service/config/tokens.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ bool secrets_parse(const char *text, struct secrets *secrets_out)
     return true;
 }
 
-/* Replaces the lines by one list. False when they are not secrets. */
+/* Joins the lines to one list. False when they are not secrets. */
 static bool join_lines(char *lines, char text_out[SECRETS_TEXT_SIZE])
 {
     char *rest = NULL;
@@ -71,8 +71,8 @@ bool secrets_read_file(const char *path, char text_out[SECRETS_TEXT_SIZE], const
 
 struct tokens {
     const char *files[TOKEN_CLASSES]; /* the configuration's; "" for none */
-    bool wanted[TOKEN_CLASSES];       /* does not change: a file never becomes empty */
-    pthread_rwlock_t lock;            /* of the rest */
+    bool wanted[TOKEN_CLASSES];       /* constant: a file of tokens never becomes empty */
+    pthread_rwlock_t lock;            /* guards the secrets */
     struct secrets secrets[TOKEN_CLASSES];
 };
 
@@ -154,7 +154,7 @@ bool tokens_wanted(const struct tokens *tokens, enum token_class class)
     return tokens->wanted[class];
 }
 
-/* A client that measures the time learns nothing of the token, but perhaps its length. */
+/* Compares in a time that reveals at most the token's length. */
 static bool equal(const char *given, size_t given_length, const char *token)
 {
     size_t length = strlen(token);
@@ -164,7 +164,7 @@ static bool equal(const char *given, size_t given_length, const char *token)
     return difference == 0;
 }
 
-/* Goes on behind a token that matches: where it stands is nobody's business either. */
+/* Compares all tokens even after a match, so that the time does not reveal which one matched. */
 bool tokens_match(struct tokens *tokens, enum token_class class, const char *given)
 {
     bool match = false;

@@ -1,4 +1,4 @@
-/* The values of options: what is allowed, how the log may show them, how they become fields. */
+/* The values of options: checks them, shows them to the log, and stores them in fields. */
 #include "service/config/value.h"
 
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 #include "service/config/tokens.h"
 #include "base/config_file.h"
 
-/* ---- values as the log may show them ---- */
+/* ---- values for the log ---- */
 
-/* The end of the first URL of a list: a space, or a comma before another scheme. Any other comma
- * stands between the hosts of one URL. */
+/* The end of a list's first URL: a space, or a comma before another scheme. Other commas separate
+ * the hosts of one URL. */
 static const char *url_end(const char *url)
 {
     for (; *url && *url != ' '; url++) {
@@ -22,7 +22,7 @@ static const char *url_end(const char *url)
     return url;
 }
 
-/* Copies the next URL of a list and moves on behind it; false at the end of the list. */
+/* Copies the next URL of a list and advances behind it; false at the list's end. */
 static bool url_next(const char **list, char url_out[CONFIG_VALUE_MAX])
 {
     *list += strspn(*list, ", ");
@@ -32,8 +32,8 @@ static bool url_next(const char **list, char url_out[CONFIG_VALUE_MAX])
     return url_out[0] != '\0';
 }
 
-/* Writes the URLs of a list one space apart, masked or as they are: the lock library reads the list
- * in this one form. */
+/* Writes a list's URLs, masked or not, separated by single spaces, the only form that the lock
+ * library reads. */
 static void write_urls(const char *list, bool masked, char *urls_out, size_t size)
 {
     char url[CONFIG_VALUE_MAX], shown[CONFIG_VALUE_MAX];
@@ -48,8 +48,7 @@ static void write_urls(const char *list, bool masked, char *urls_out, size_t siz
     }
 }
 
-/* Whether all that stands between blanks looks like a URL: a password with a blank must not be
- * taken for two of them. */
+/* True when every word looks like a URL: a password with a blank must not pass for two URLs. */
 static bool is_list(const char *text)
 {
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
@@ -119,11 +118,11 @@ static bool parse_integer(const char *text, long min, long max, long *value_out)
     size_t length = strlen(digits);
     if (length == 0 || strspn(digits, "0123456789") != length)
         return false;
-    *value_out = strtol(text, NULL, 10); /* far too large: LONG_MAX, which no option allows */
+    *value_out = strtol(text, NULL, 10); /* overflow gives LONG_MAX, which no option allows */
     return *value_out >= min && *value_out <= max;
 }
 
-/* Whether the word is one of the choices, which stand one space apart. */
+/* True when the word is one of the choices, which single spaces separate. */
 static bool check_choice(const char *word, const char *choices)
 {
     size_t length = strlen(word);
@@ -136,7 +135,7 @@ static bool check_choice(const char *word, const char *choices)
     return false;
 }
 
-/* Each URL of the list is of one of the schemes, and of that scheme's form. */
+/* True when each URL of the list has one of the schemes, and its scheme's form. */
 static bool check_urls(const char *list, const char *schemes, char why_out[URL_ERROR_SIZE])
 {
     char url[CONFIG_VALUE_MAX];
@@ -150,8 +149,8 @@ static bool check_urls(const char *list, const char *schemes, char why_out[URL_E
     return true;
 }
 
-/* Whether the value is of the option's kind; a number goes to `number_out`. For a refused URL
- * `why_out` says which part is wrong. */
+/* True when the value is of the option's kind; a number goes to `number_out`. For a refused URL
+ * `why_out` tells which part is wrong. */
 static bool check_value(const struct option *option, const char *value, long *number_out,
                         char why_out[URL_ERROR_SIZE])
 {
@@ -160,7 +159,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
     *number_out = 0;
     why_out[0] = '\0';
     if (option->type != SECRETS &&
-        end - value >= CONFIG_VALUE_MAX) /* so that no buffer of that size cuts it anywhere */
+        end - value >= CONFIG_VALUE_MAX) /* so that no buffer of that size ever cuts it */
         return false;
     switch (option->type) {
     case ADDRESS:
@@ -174,7 +173,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
         return check_urls(value, option->detail, why_out);
     case SECRETS:
         return secrets_parse(value, &(struct secrets){.count = 0});
-    case PATH: /* whoever opens the file finds out, with a better reason */
+    case PATH: /* opening the file reports errors better */
         return true;
     case UNSIGNED:
     case INTEGER:
@@ -189,7 +188,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
 
 /* ---- the struct ---- */
 
-/* The field's type is the one that CONFIG_FIELD_… names for the option's type. */
+/* CONFIG_FIELD_… defines the field's type for the option's type. */
 static void *field_of(const struct config *config, const struct option *option)
 {
     return (char *)config + option->offset;

@@ -1,4 +1,4 @@
-/* The values of options: what is allowed, how the log may show them, how they become fields. */
+/* The values of options: checks them, shows them to the log, and stores them in fields. */
 #ifndef SECKILL_SERVICE_CONFIG_VALUE_H
 #define SECKILL_SERVICE_CONFIG_VALUE_H
 
@@ -7,18 +7,18 @@
 #include "base/url.h"
 #include "service/config/options.h"
 
-/* Prints what the option may be, as the end of a sentence. */
+/* Prints the option's allowed values, as the end of a sentence. */
 void value_print_allowed(FILE *stream, const struct option *option);
 
-/* Writes the value with *** for every secret in it, whether it is allowed or not; cut to size. */
+/* Writes the value, allowed or not, with *** for every secret in it; cut to size. */
 void value_mask(const struct option *option, const char *value, char *masked_out, size_t size);
 
-/* Sets the option's field to a copy of the value. False, and nothing is set, when the value is not
- * of the option's kind; then `why_out` is empty or says more than value_print_allowed does. */
+/* Sets the option's field to a copy of the value. False, with nothing set, when the value is not of
+ * the option's kind; then `why_out` is empty or more specific than value_print_allowed. */
 bool value_set(struct config *config, const struct option *option, const char *value,
                char why_out[URL_ERROR_SIZE]);
 
-/* Whether the option has the same value in both configurations. */
+/* True when the option has equal values in both configurations. */
 bool value_equal(const struct config *a, const struct config *b, const struct option *option);
 
 /* Exchanges the option's values of two configurations. */
@@ -28,7 +28,7 @@ void value_swap(struct config *a, struct config *b, const struct option *option)
 void value_show(const struct config *config, const struct option *option,
                 char text_out[CONFIG_VALUE_MAX]);
 
-/* Frees what the option's field owns. */
+/* Frees the memory that the option's field owns. */
 void value_clear(struct config *config, const struct option *option);
 
 #endif
