@@ -1,4 +1,4 @@
-/* What operators did last, in the whole group of daemons. */
+/* The latest actions of operators, in the whole group of daemons. */
 #include "service/live/admin_actions.h"
 
 #include <jansson.h>
@@ -19,7 +19,7 @@ static const char list_key[] = LIVE_KEY("actions");
 struct admin_actions {
     pthread_mutex_t mutex;
     char daemon[DAEMON_SIZE];
-    json_t *unsent; /* at most ADMIN_ACTIONS_MAX, the oldest first */
+    json_t *unsent; /* at most ADMIN_ACTIONS_MAX, oldest first */
 };
 
 struct admin_actions *admin_actions_open(void)
@@ -65,7 +65,7 @@ void admin_actions_note(struct admin_actions *actions, const struct admin_action
     pthread_mutex_unlock(&actions->mutex);
 }
 
-/* For the caller to release: no other thread sees the copy. */
+/* A copy that no other thread sees; the caller releases it. */
 static json_t *copy_unsent(struct admin_actions *actions)
 {
     pthread_mutex_lock(&actions->mutex);
@@ -76,8 +76,8 @@ static json_t *copy_unsent(struct admin_actions *actions)
     return copy;
 }
 
-/* Others may have noted more meanwhile, so that the first ones were dropped: only what was sent
- * goes. */
+/* Removes only what was sent: other threads may have added notes meanwhile, and dropped the
+ * oldest. */
 static void forget_sent(struct admin_actions *actions, const json_t *last)
 {
     pthread_mutex_lock(&actions->mutex);
@@ -114,8 +114,7 @@ void admin_actions_flush(struct admin_actions *actions, struct redis *redis)
     json_decref(unsent);
 }
 
-/* Adds an action that is none of those already there: one whose sending was in doubt is there
- * twice. */
+/* Adds an action unless it is there: one whose sending was in doubt is in both lists. */
 static void add(json_t *list, json_t *action)
 {
     bool known = !json_is_object(action) || json_array_size(list) >= ADMIN_ACTIONS_MAX;
@@ -126,7 +125,7 @@ static void add(json_t *list, json_t *action)
     json_decref(action);
 }
 
-/* What is not sent yet is read first: one that is moved between the two readings is in both. */
+/* Reads the notes first: one that is moved between the two readings is in both. */
 json_t *admin_actions_list(struct admin_actions *actions, struct redis *redis)
 {
     struct command read = {.argc = 4, .argv = {"LRANGE", list_key, "0", "99"}};

@@ -1,4 +1,4 @@
-/* The gauges that are read when the page of metrics is made: all of them from memory. */
+/* The gauges that are read, all from memory, when the metrics page is made. */
 #include "service/live/live.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static void print_queues(FILE *page, const struct service *service)
                 "Places in the queue of each kind of calls.", queue_capacity);
 }
 
-/* `apart`: admin calls have a listener of their own. */
+/* `apart`: admin calls have their own listener. */
 static void print_listeners(FILE *page, const char *name, const char *help, unsigned public,
                             bool apart, unsigned admin)
 {
@@ -147,7 +147,7 @@ static void print_family(FILE *page, int family, const struct live_figures *figu
     metrics_print_head(page, name, "gauge", sale_families[family].help);
     for (size_t i = 0; i < figures->shown; i++) {
         double value = value_of(&figures->sales[i], now_ms, family);
-        if (!isnan(value)) /* a sku needs no escapes */
+        if (!isnan(value)) /* skus need no escapes */
             fprintf(page, "%s{sku=\"%s\"} %.15g\n", name, figures->sales[i].sku, value);
     }
 }
@@ -170,7 +170,7 @@ static void print_sales(FILE *page, const struct service *service)
 
 /* ---- the process ---- */
 
-/* Under the names that Prometheus' own libraries give them. */
+/* Uses the names of Prometheus' own libraries. */
 static void print_process(FILE *page, struct live *live)
 {
     struct process_stats stats;

@@ -1,10 +1,10 @@
-/* The live thread.
+/* The live thread: reads once a second what pages, metrics and the progress line show.
  *
- * why_a_thread: neither orders nor HTTP threads wait for what pages and metrics show, and however
- * often those are asked for, the servers are asked once.
+ * why_a_thread: neither orders nor HTTP threads wait for these readings, and however often they are
+ * asked for, the servers are asked once.
  *
- * why_health_first: a server that hangs would hold each turn back for a time limit. What is known
- * to be down is not asked until it is up again. */
+ * why_health_first: a hanging server would delay each turn by a time limit. So a server known to be
+ * down is not asked until it is up again. */
 #include "service/live/live.h"
 
 #include <jansson.h>
@@ -27,10 +27,10 @@
 enum {
     REDIS_MS_MAX = 500,
     LEDGER_MS_MAX = 1000,
-    LEAVE_MS_MAX = 200,  /* the end of the daemon does not wait longer for Redis */
-    BEGIN_MS_MAX = 1000, /* the first turn does not wait longer for a daemon that begins */
+    LEAVE_MS_MAX = 200,  /* longest wait for Redis at the end of the daemon */
+    BEGIN_MS_MAX = 1000, /* longest wait of the first turn for readiness */
     BEGIN_PAUSE_MS = 10,
-    PROCESS_TURNS = 2, /* the process is looked at once in so many turns */
+    PROCESS_TURNS = 2, /* turns between readings of the process */
 };
 
 static const double ns_per_ms = 1e6;
@@ -43,24 +43,24 @@ struct live {
     struct live_group *group;
     struct live_sales *sales;
     struct progress progress;
-    bool redis_answers, ledger_answers; /* in the present turn */
+    bool redis_answers, ledger_answers; /* in this turn */
 
     char name[LIVE_NAME_SIZE], address[300], started_at[LEDGER_TIME_SIZE];
     struct rates rates;
     double cpu_s; /* when the rates were taken */
     unsigned turns;
 
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     struct process_stats process;
     struct prepared *page;
 };
 
-/* ---- texts of others ---- */
+/* ---- texts from outside ---- */
 
-/* Where the text is no UTF-8, each byte in it that is no ASCII becomes a question mark. */
+/* If the text is not UTF-8, replaces each byte that is not ASCII with a question mark. */
 static void clean_text(char *text)
 {
-    json_t *string = json_string(text); /* NULL for a text that is no UTF-8 */
+    json_t *string = json_string(text); /* NULL for a text that is not UTF-8 */
     for (char *at = text; !string && *at != '\0'; at++)
         if ((unsigned char)*at >= 0x80)
             *at = '?';
@@ -80,9 +80,9 @@ static json_t *text_json(const char *text)
     return string;
 }
 
-/* ---- what this daemon says of itself ---- */
+/* ---- this daemon's own report ---- */
 
-/* The host's name is cut, so that the rest tells daemons apart. */
+/* Cuts the host's name, so that the rest still tells daemons apart. */
 static void make_name(struct live *live, const char *address)
 {
     char host[64] = "";
@@ -96,7 +96,7 @@ static void make_name(struct live *live, const char *address)
     clean_text(live->address);
 }
 
-/* Two or three digits after the point are enough for a person. */
+/* Rounds for people, to multiples of `unit`. */
 static json_t *rounded(double value, double unit)
 {
     return isnan(value) ? json_null() : json_real(round(value / unit) * unit);
@@ -126,7 +126,7 @@ static json_t *servers(const struct service *service, int64_t now_ns)
     return json_pack("[o, o]", redis, ledger);
 }
 
-/* What it does, since the last call. */
+/* The daemon's load since the last call. */
 static json_t *load(struct live *live, int64_t now_ns)
 {
     struct service *service = live->service;
@@ -169,7 +169,7 @@ static json_t *own_json(struct live *live, int64_t now_ns)
 
 /* ---- the page ---- */
 
-/* A server that was not asked has no error of its own: then the probe's word tells. */
+/* A server that was not asked has no error: then shows the probe's word. */
 static json_t *failure(const char *server, const char *error, enum health_state state)
 {
     return json_pack("{s:s, s:o}", "server", server, "detail",
@@ -218,8 +218,8 @@ static void publish(struct live *live, json_t *own, int64_t now_ms)
 
 /* ---- one turn ---- */
 
-/* The start stays what it was first found to be: whoever sees it change takes it for a restart,
- * and the clock that it is a time of may be set. */
+/* Keeps the start time first read: a change would look like a restart, and the clock behind it may
+ * be set. */
 static void look_at_process(struct live *live)
 {
     struct process_stats stats;
@@ -236,8 +236,8 @@ static bool is_up(enum health_state state)
     return state != HEALTH_DOWN && state != HEALTH_UNKNOWN;
 }
 
-/* Says how this daemon is, and reads what the others say. The daemons that share a Redis share the
- * ledger, too: see order_patience_ns. */
+/* Reports this daemon, and reads the others' reports. Daemons that share a Redis also share the
+ * ledger, see order_patience_ns. */
 static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 {
     live->redis_answers = is_up(health_redis(live->service->health, now_ns));
@@ -259,7 +259,7 @@ static void turn_sales(struct live *live, int64_t now_ns, int64_t now_ms)
         live_sales_read_redis(live->sales, live->redis_answers ? live->redis : NULL);
 }
 
-/* Failures are no news for the log: the probes of both servers have told of them. */
+/* Does not log failures: the probes of both servers do. */
 static void turn(struct live *live)
 {
     int64_t now_ns = clock_now_ns(), now_ms = synced_clock_ms(&live->service->clock);
@@ -276,8 +276,7 @@ static void turn(struct live *live)
     fault_clear(ledger_fault(live->ledger));
 }
 
-/* Waits until the daemon is ready: a page would raise alarms about servers that nobody has asked
- * yet. */
+/* Waits until the daemon is ready: a page would raise alarms about servers not probed yet. */
 static void wait_for_ready(struct live *live)
 {
     int64_t until_ns = clock_now_ns() + BEGIN_MS_MAX * CLOCK_NS_PER_MS;
@@ -303,7 +302,7 @@ static void run(void *context)
     }
 }
 
-/* ---- what it has seen last ---- */
+/* ---- its last readings ---- */
 
 struct prepared *live_page(struct live *live)
 {

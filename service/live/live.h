@@ -1,5 +1,5 @@
-/* The live thread looks once a second at this daemon, at the others of its group, and at the sales.
- * What it has seen last is there for open dashboards, the metrics, and the progress in the log. */
+/* The live thread: once a second it reads this daemon, the others of its group, and the sales. Open
+ * dashboards, the metrics, and the progress in the log show what it has read last. */
 #ifndef SECKILL_SERVICE_LIVE_LIVE_H
 #define SECKILL_SERVICE_LIVE_LIVE_H
 
@@ -14,21 +14,20 @@
 
 enum { LIVE_PAUSE_MS = 1000 };
 
-/* Starts the thread; `address` is where the daemon serves buyers. NULL with the reason in
- * `error_out`. */
+/* Starts the thread; `address` is the one that buyers use. NULL with the reason in `error_out`. */
 struct live *live_start(struct service *service, const char *address, char *error_out,
                         size_t error_size);
 
 /* Tells the thread to end, and does not wait. NULL is fine. */
 void live_stop(struct live *live);
 
-/* Waits for the thread, which leaves the group, frees it and sets the pointer to NULL: after all
- * who read from it have ended. NULL is fine. */
+/* Waits for the thread, which leaves the group, frees it and sets the pointer to NULL. Call after
+ * all threads that read from it have ended. NULL is fine. */
 void live_join(struct live **live);
 
-/* ---- what it has seen last: any thread, without waiting for a server ---- */
+/* ---- its last readings: any thread, without waiting for a server ---- */
 
-/* A hold of the text that dashboards show; NULL before the first. */
+/* A hold on the text that dashboards show; NULL before the first. */
 struct prepared *live_page(struct live *live);
 
 void live_process(struct live *live, struct process_stats *stats_out);
@@ -36,18 +35,18 @@ void live_figures(struct live *live, struct live_figures *figures_out);
 
 /* ---- the metrics ---- */
 
-/* Writes the gauges that are read when the page of metrics is made, as metrics_print does, as of
- * `now_ns` (monotonic). For HTTP threads, which the service's `health` and `live` outlive. */
+/* Writes the gauges that are read when the metrics page is made, as of `now_ns` (monotonic), like
+ * metrics_print. For HTTP threads, which the service's `health` and `live` outlive. */
 void gauges_print(struct service *service, int64_t now_ns, FILE *page);
 
-/* ---- the line of progress, for the live thread alone ---- */
+/* ---- the line of progress, for the live thread only ---- */
 
 struct progress {
-    int64_t told_ns; /* when the last line came, or the thread began */
+    int64_t told_ns; /* when the last line was logged, or the thread began */
     struct rates rates;
 };
 
-/* Tells in the log what goes on, when the next line is due. */
+/* Logs the progress, when the next line is due. */
 void progress_tell(struct progress *progress, const struct service *service,
                    struct live_sales *sales, int64_t now_ns);
 

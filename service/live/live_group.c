@@ -1,4 +1,5 @@
-/* The daemons that share a Redis: each says once a second how it is, and reads what others say. */
+/* The daemons that share a Redis: each reports its state once a second, and reads the others'
+ * reports. */
 #include "service/live/live_group.h"
 
 #include <stdio.h>
@@ -10,9 +11,9 @@
 
 #define TEXT(number) #number
 #define TEXT_OF(number) TEXT(number)
-#define GONE_MS 60000   /* after a daemon said something last */
-#define MEMBERS_MAX 256 /* that are asked for, should many have died within a minute */
-#define SAID_LAST 16383 /* the last byte that is read of what a member says; of more it is gone */
+#define GONE_MS 60000   /* after a daemon's last report */
+#define MEMBERS_MAX 256 /* asked for at most, in case many died within a minute */
+#define SAID_LAST 16383 /* last byte read of a report; a longer one counts as gone */
 
 static const char set_key[] = LIVE_KEY("daemons");
 static const char daemon_key[] = LIVE_KEY("daemon:");
@@ -26,10 +27,10 @@ struct member {
 };
 
 struct live_group {
-    char key[KEY_SIZE];                 /* of this daemon */
-    struct member members[MEMBERS_MAX]; /* the others, in order of their names */
+    char key[KEY_SIZE];                 /* this daemon's */
+    struct member members[MEMBERS_MAX]; /* the others, sorted by name */
     size_t count;
-    unsigned others; /* names in the set, without this daemon's */
+    unsigned others; /* names in the set except this daemon's */
 };
 
 static void make_key(const char *name, char key_out[KEY_SIZE])
@@ -74,7 +75,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(one->key, other->key);
 }
 
-/* The other daemons of the set, in order of their names; their number. */
+/* Lists the set's other daemons, sorted by name; returns their number. */
 static size_t list_others(const struct live_group *group, const struct command *names,
                           struct member others_out[MEMBERS_MAX])
 {
@@ -89,7 +90,7 @@ static size_t list_others(const struct live_group *group, const struct command *
     return count;
 }
 
-/* Notes what a member has said; false when its key is gone, or holds what no daemon says. */
+/* Notes a member's report; false when its key is gone, or holds no report. */
 static bool note(struct member *member, const struct command *said, const struct command *left,
                  int64_t now_ns)
 {
@@ -107,8 +108,8 @@ static bool note(struct member *member, const struct command *said, const struct
     return true;
 }
 
-/* Takes those that have said something; `answers` holds two of each. The names of the rest go out
- * of the set: should one be alive after all, it puts its name back within a second. */
+/* Keeps the members with a report; `answers` holds two for each. Removes the other names from the
+ * set: a daemon that is alive after all adds its name again within a second. */
 static void take(struct live_group *group, struct member *others, size_t count,
                  const struct command *answers, struct redis *redis, int64_t now_ns)
 {
@@ -128,8 +129,8 @@ static void take(struct live_group *group, struct member *others, size_t count,
 
 /* ---- one turn ---- */
 
-/* Asks the others what they say. A refusal concerns one member's key, which holds something else;
- * the last command is never refused. */
+/* Asks for the others' reports. A refusal concerns one member, whose key holds something else; the
+ * last command is never refused. */
 static bool ask_others(struct live_group *group, struct redis *redis, struct member *others,
                        size_t count, int64_t now_ns)
 {

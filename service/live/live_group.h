@@ -1,8 +1,9 @@
-/* The daemons that share a Redis: each says once a second how it is, and reads what others say.
+/* The daemons that share a Redis: each reports its state once a second, and reads the others'
+ * reports.
  *
- * What a daemon says is a key that Redis deletes 60 s after the daemon wrote it last; its name
- * stands in a set. The age of what another daemon said follows from the time that its key has
- * left, so only Redis' clock counts. */
+ * A report is a key that Redis deletes 60 s after its last write; the daemon's name is in a set.
+ * The age of another daemon's report follows from its key's remaining time, so only Redis' clock
+ * counts. */
 #ifndef SECKILL_SERVICE_LIVE_LIVE_GROUP_H
 #define SECKILL_SERVICE_LIVE_LIVE_GROUP_H
 
@@ -15,36 +16,36 @@
 #include "stock/stock.h"
 
 enum {
-    LIVE_DAEMONS_MAX = 64, /* that are shown, this one included */
+    LIVE_DAEMONS_MAX = 64, /* shown at most, with this one */
     LIVE_NAME_SIZE = 128,
 };
 
 struct live_group;
 
-/* `name`: this daemon's, unique in the group. All functions are for one thread. */
+/* `name`: this daemon's, unique in the group. All functions: one thread. */
 struct live_group *live_group_open(const char *name);
 void live_group_close(struct live_group **group);
 
-/* Says `text`, one JSON object, reads what the others have said, in two round trips, and forgets
- * those that are gone. False when Redis did not answer: then what is known of the others stays, and
- * ages. */
+/* Reports `text`, one JSON object, reads the other daemons' reports, in two round trips, and
+ * forgets daemons that are gone. False when Redis did not answer: then the known reports stay, and
+ * age. */
 bool live_group_turn(struct live_group *group, struct redis *redis, const char *text,
                      int64_t now_ns);
 
-/* How many other daemons Redis knew of when it last answered, 256 at most. One that has died may be
- * counted for two minutes. */
+/* The number of other daemons that Redis knew of when it last answered, 256 at most. One that has
+ * died may be counted for two minutes. */
 unsigned live_group_others(const struct live_group *group);
 
-/* Appends the other daemons' objects to the list, each with its age_ms, in order of their names.
- * Returns how many there are beyond the LIVE_DAEMONS_MAX - 1 that are appended. */
+/* Appends the other daemons' objects, each with its age_ms, sorted by name. Returns the number left
+ * out beyond LIVE_DAEMONS_MAX - 1. */
 size_t live_group_list(const struct live_group *group, json_t *list, int64_t now_ns);
 
-/* Takes back what this daemon has said: it leaves the group. */
+/* Deletes this daemon's report: it leaves the group. */
 void live_group_leave(struct live_group *group, struct redis *redis);
 
 /* ---- keys ---- */
 
-/* The braces keep all of them in one slot of a cluster. */
+/* The braces keep all keys in one slot of a cluster. */
 #define LIVE_KEY(field) STOCK_PREFIX "{live}:" field
 
 #endif

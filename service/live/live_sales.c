@@ -1,9 +1,8 @@
 /* The sales as the ledger has them, and their segments in Redis.
  *
- * why_a_budget: a page must not cost more than it is worth, however many sales and segments there
- * are. The sales of most interest come first; where their segments would be more than
- * LIVE_SEGMENTS_ALL together, further sales are shown without segments, and as the last page of
- * sales had them. */
+ * why_a_budget: a page must stay cheap, however many sales and segments there are. The most
+ * relevant sales come first; beyond LIVE_SEGMENTS_ALL segments further sales are shown without
+ * segments, as the last page of sales had them. */
 #include "service/live/live_sales.h"
 
 #include <assert.h>
@@ -22,14 +21,14 @@
 static_assert((int)LIVE_SALES_MAX <= (int)LEDGER_STOCK_SKUS_MAX, "one statement finds all sales");
 static_assert((int)LIVE_FIGURES_MAX <= (int)LEDGER_ORDERS_MAX, "one query finds all of them");
 
-enum { SOON_MS = 3600 * 1000 }; /* a sale that starts within this time counts as an open one */
+enum { SOON_MS = 3600 * 1000 }; /* a sale that starts within this time counts as open */
 
 static const double ns_per_s = 1e9;
 
-/* A segment as the ledger has it, and as Redis does. */
+/* A segment as the ledger and Redis have it. */
 struct segment {
     uint32_t segment, total, sold;
-    int64_t left; /* in Redis; -1: not known */
+    int64_t left; /* in Redis; -1: unknown */
     bool locked, dirty;
 };
 
@@ -37,9 +36,9 @@ enum interest { RUNNING, COMING, OVER };
 
 struct known_sale {
     struct ledger_sale sale;
-    int64_t changed_ms; /* when its row, or what is sold of it, was last seen to be another */
-    bool seen;          /* in the present pass over all sales */
-    bool open;          /* or about to be */
+    int64_t changed_ms; /* when its row or sold units last changed */
+    bool seen;          /* in this pass over all sales */
+    bool open;          /* or about to open */
     bool chosen;        /* for the figures */
     enum interest interest;
     struct {
@@ -48,23 +47,23 @@ struct known_sale {
         double sold_per_s;
     } rate;
     uint32_t told_round, told_sold; /* at the last live_sales_moved */
-    size_t first, count;            /* of the segments; 0 without */
+    size_t first, count;            /* its segments; count 0: none */
 };
 
 struct live_sales {
     bool with_redis;
-    struct known_sale *known; /* SALES_MAX places, in order of skus */
+    struct known_sale *known; /* SALES_MAX places, sorted by sku */
     size_t count;
-    char after[IDENTIFIER_SIZE]; /* the last sale of the page before */
-    bool page_is_new;            /* the last turn has read one */
+    char after[IDENTIFIER_SIZE]; /* the last sale of the previous page */
+    bool page_is_new;            /* read in the last turn */
 
-    struct known_sale *listed[LIVE_SALES_MAX]; /* on the page, in this order; until the next turn */
+    struct known_sale *listed[LIVE_SALES_MAX]; /* on the page, in this order, until the next turn */
     size_t listed_count;
     struct segment segments[LIVE_SEGMENTS_ALL];
     size_t segment_count;
-    bool redis_known; /* what Redis says of the segments is there */
+    bool redis_known; /* Redis' values of the segments are known */
 
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     struct live_figures figures;
 };
 
@@ -96,7 +95,7 @@ bool live_sale_open_at(const struct ledger_sale *sale, int64_t now_ms)
 
 /* ---- the known sales ---- */
 
-/* The place of the first sale whose sku is not before this one. */
+/* The place of the first sale with this sku or a greater one. */
 static size_t find_place(const struct live_sales *sales, const char *sku)
 {
     size_t low = 0, high = sales->count;
@@ -140,7 +139,7 @@ static void note_of_page(struct live_sales *sales, const struct ledger_sale *sal
     known->seen = true;
 }
 
-/* At the end of a pass: sales that it has not seen are retired. */
+/* Ends a pass: sales not seen in it are retired. */
 static void forget_unseen(struct live_sales *sales)
 {
     size_t kept = 0;
@@ -170,7 +169,7 @@ static bool read_page(struct live_sales *sales, struct ledger *ledger, int64_t n
     return true;
 }
 
-/* ---- which are shown ---- */
+/* ---- choosing the sales shown ---- */
 
 static void note_interest(struct known_sale *known, int64_t now_ms)
 {
@@ -181,7 +180,7 @@ static void note_interest(struct known_sale *known, int64_t now_ms)
     known->interest = starts_in_ms > 0 ? COMING : open && sale->sold < sale->total ? RUNNING : OVER;
 }
 
-/* Open sales first, then those in which something happened last. */
+/* Open sales first, then the most recently changed. */
 static int by_change(const void *a, const void *b)
 {
     const struct known_sale *one = *(struct known_sale *const *)a;
@@ -193,7 +192,7 @@ static int by_change(const void *a, const void *b)
     return strcmp(one->sale.sku, other->sale.sku);
 }
 
-/* Running sales, then coming ones in the order of their starts. */
+/* Running sales, then coming ones by start. */
 static int by_interest(const void *a, const void *b)
 {
     const struct known_sale *one = *(struct known_sale *const *)a;
@@ -206,7 +205,7 @@ static int by_interest(const void *a, const void *b)
     return strcmp(one->sale.sku, other->sale.sku);
 }
 
-/* Chooses the sales for the figures, and out of them those for the page. */
+/* Chooses the sales for the figures, and among them those for the page. */
 static void choose(struct live_sales *sales, int64_t now_ms)
 {
     struct known_sale **all = calloc(sales->count + 1, sizeof *all);
@@ -243,7 +242,7 @@ static void note_chosen(const struct ledger_sale *sale, void *context)
         update(known, sale, reading->now_ms);
 }
 
-/* Reads the chosen sales anew, unless the page has just held all sales. */
+/* Reads the chosen sales, unless the page has just held all sales. */
 static bool read_chosen(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
 {
     const char *skus[LIVE_FIGURES_MAX];
@@ -264,7 +263,7 @@ static void note_rate(struct known_sale *known)
     int64_t now_ns = clock_now_ns();
     double passed_s = (double)(now_ns - known->rate.read_ns) / ns_per_s, per_s = 0;
     if (known->rate.read_ns != 0 && known->rate.round == sale->round && passed_s > 0 &&
-        sale->sold > known->rate.sold) /* cancels take away */
+        sale->sold > known->rate.sold) /* cancels lower it */
         per_s = (double)(sale->sold - known->rate.sold) / passed_s;
     known->rate.read_ns = now_ns;
     known->rate.round = sale->round;
@@ -272,7 +271,7 @@ static void note_rate(struct known_sale *known)
     known->rate.sold_per_s = per_s;
 }
 
-/* Those of the answer before, once the ledger has answered. */
+/* Drops the previous segments, once the ledger has answered. */
 static void forget_segments(struct live_sales *sales)
 {
     for (size_t i = 0; i < sales->count; i++)
@@ -296,7 +295,7 @@ static void note_segments(const struct ledger_sale *sale, const struct ledger_se
     note_rate(known);
     known->first = sales->segment_count;
     known->count = count < LIVE_SEGMENTS_MAX ? count : LIVE_SEGMENTS_MAX;
-    if (known->count > room) /* it has more of them since the page was read */
+    if (known->count > room) /* it has gained segments since the page was read */
         known->count = room;
     for (size_t i = 0; i < known->count; i++)
         sales->segments[sales->segment_count++] = (struct segment){.segment = rows[i].segment,
@@ -305,7 +304,7 @@ static void note_segments(const struct ledger_sale *sale, const struct ledger_se
                                                                    .left = -1};
 }
 
-/* Reads the sales of the page with their segments, within the budget. */
+/* Reads the page's sales with their segments, within the budget. */
 static bool read_segments(struct live_sales *sales, struct ledger *ledger, int64_t now_ms)
 {
     const char *skus[LIVE_SALES_MAX];
@@ -377,7 +376,7 @@ size_t live_sales_moved(struct live_sales *sales, struct live_moved moved_out[LI
 
 /* ---- Redis ---- */
 
-/* A segment that Redis is asked for, by two commands. */
+/* A segment to ask Redis for, by two commands. */
 struct asked {
     const struct known_sale *sale;
     struct segment *segment;
@@ -395,7 +394,7 @@ static void post_segment(struct asked *asked, struct command *out)
     out[1] = (struct command){.argc = 2, .argv = {"EXISTS", asked->lock_key}};
 }
 
-/* Posts the commands for the segments of all sales on the page; the number of segments. */
+/* Posts the commands for the page's segments; returns the number of segments. */
 static size_t post_segments(struct live_sales *sales, struct asked *asked, struct command *out)
 {
     size_t count = 0;
@@ -410,8 +409,8 @@ static size_t post_segments(struct live_sales *sales, struct asked *asked, struc
     return count;
 }
 
-/* A segment is dirty when Redis' numbers are of no use: missing, of another round, or those of a
- * holder that has gone without settling them. */
+/* A segment is dirty when Redis' numbers are useless: missing, of another round, or left unsettled
+ * by a holder that has gone. */
 static void note_answers(const struct asked *asked, const struct command *answers)
 {
     struct segment *segment = asked->segment;

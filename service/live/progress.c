@@ -1,5 +1,4 @@
-/* The line of progress: what goes on, every log_every seconds, from what the live thread has read
- * anyway. */
+/* The line of progress: every log_every seconds, from what the live thread reads anyway. */
 #include "service/live/live.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 
 enum {
     TEXT_SIZE = 192,
-    PROGRESS_SALES_MAX = 5, /* sales with a line of their own at a time */
+    PROGRESS_SALES_MAX = 5, /* sales with their own line at a time */
 };
 
 static int compare(const void *a, const void *b)
@@ -24,7 +23,7 @@ static int compare(const void *a, const void *b)
 
 /* ---- the lines ---- */
 
-/* What the daemon does, for the end of each line. */
+/* Prints the daemon's load, for the end of each line. */
 static void print_daemon(const struct rates_figures *figures, size_t queue, char out[TEXT_SIZE])
 {
     char p99[32] = "";
