@@ -8,20 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * why_striped: each thread counts in a slot of its own, so that no two cores fight over a cache
- * line; only a reader adds the slots up. Where there are more threads than slots, some threads
- * share one: therefore additions are atomic, which costs a few ns while no other core wants the
- * line.
+/* why_striped: each thread counts in its own slot, so that cores do not contend for a cache line;
+ * only a reader adds up the slots. With more threads than slots some threads share one: so
+ * additions are atomic, which costs a few ns while no other core needs the line.
  *
  * why_relaxed: each counter is complete in itself. A reader that sees one counter's latest count
- * and not yet another's reads nothing wrong, only an earlier moment.
- */
-#define SLOTS 128 /* as many as the most order workers and HTTP threads together */
+ * and not yet another's sees nothing wrong, only an earlier moment. */
+#define SLOTS 128 /* the maximum of order workers plus HTTP threads */
 #define CACHE_LINE 64
 #define NS_PER_S UINT64_C(1000000000)
 
-/* Upper bounds, as they are observed, in ns and in orders, and as Prometheus reads them. */
+/* Upper bounds, as observed (in ns and in orders), and as Prometheus reads them. */
 static const uint64_t bounds_seconds[] = {
     10000,     20000,      50000,      100000,     200000,      500000,    1000000,
     2000000,   5000000,    10000000,   20000000,   50000000,    100000000, 200000000,
@@ -76,12 +73,12 @@ static const struct counter_kind counter_kinds[METRIC_COUNT] = {
 };
 
 struct histogram {
-    /* Each for its own range, so that an observation changes one; the last is for +Inf. */
+    /* One per range, so that an observation changes one; the last is for +Inf. */
     _Atomic uint64_t buckets[BOUNDS_MAX + 1];
     _Atomic uint64_t sum;
 };
 
-/* A slot begins on a cache line, and so it ends on one: neighbours share none. */
+/* A slot starts and so ends on a cache line: neighbours share none. */
 struct slot {
     _Alignas(CACHE_LINE) _Atomic uint64_t counters[METRIC_COUNT];
     struct histogram histograms[HISTOGRAM_COUNT];
@@ -94,7 +91,7 @@ static _Thread_local struct slot *thread_slot;
 
 static struct slot *slot_of_thread(void)
 {
-    if (!thread_slot) { /* the thread's first count; it keeps the slot for good */
+    if (!thread_slot) { /* first count; the thread keeps the slot for good */
         unsigned number = atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed);
         thread_slot = &slots[number % SLOTS];
     }
@@ -159,7 +156,7 @@ void metrics_gauge_set(enum metrics_gauge gauge, int64_t value)
     atomic_store_explicit(&gauges[gauge], value, memory_order_relaxed);
 }
 
-/* Slots that a thread has: a thread which comes meanwhile has counted nothing yet. */
+/* The slots in use; a thread that arrives meanwhile has counted nothing yet. */
 static size_t slots_used(void)
 {
     unsigned seen = atomic_load_explicit(&threads_seen, memory_order_relaxed);
@@ -239,7 +236,7 @@ static void print_histogram(FILE *page, enum metrics_histogram histogram)
     metrics_read_histogram(histogram, &reading);
     if (kind->help[0] != '\0')
         metrics_print_head(page, kind->name, "histogram", kind->help);
-    uint64_t count = 0; /* Prometheus wants the buckets cumulative */
+    uint64_t count = 0; /* Prometheus needs cumulative buckets */
     for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
         count += reading.buckets[bucket];
         fprintf(page, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", kind->name, kind->labels,
@@ -252,7 +249,7 @@ static void print_histogram(FILE *page, enum metrics_histogram histogram)
     else
         fprintf(page, "%" PRIu64 ".%09" PRIu64 "\n", reading.sum / NS_PER_S,
                 reading.sum % NS_PER_S);
-    /* The count comes from the buckets, so that the two agree while others go on counting. */
+    /* Derives the count from the buckets, so that the two agree while other threads count. */
     print_series(page, kind->name, "_count", kind->labels);
     fprintf(page, "%" PRIu64 "\n", count);
 }

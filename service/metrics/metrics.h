@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* X(id, name, labels, help). Rows of one name must stand together: Prometheus wants one HELP before
- * them, which is the first row's. */
+/* X(id, name, labels, help). Rows of one name must be adjacent: Prometheus needs one HELP before
+ * them, the first row's. */
 #define METRICS_COUNTERS(X)                                                                        \
     X(ORDERS_ACCEPTED, "seckill_orders_total", "outcome=\"accepted\"", "Orders by outcome.")       \
     X(ORDERS_REPLAYED, "seckill_orders_total", "outcome=\"replayed\"", "")                         \
@@ -58,8 +58,8 @@
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
       "Connections to the ledger that were made again.")
 
-/* The statuses the service answers with: 200, 201, 304, and PROBLEMS has more (answer.c asserts
- * that none is missing). Any other is counted as status="other". */
+/* The statuses that the service answers with: 200, 201, 304 and those in PROBLEMS (answer.c asserts
+ * that none is missing). Any other counts as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
     X(200) X(201) X(304) X(400) X(401) X(403) X(404) X(405) X(408)                                 \
@@ -76,8 +76,8 @@
     X(REDIS_NODES_DOWN, "seckill_redis_nodes_down",                                                \
       "Masters of a Redis Cluster that took no write when last asked; 0 without a cluster.")
 
-/* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS: the
- * same with fewer bounds; unit ORDERS: a number of orders. Rows of one name stand together. */
+/* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS:
+ * likewise with fewer bounds; ORDERS: a number of orders. Rows of one name must be adjacent. */
 #define METRICS_HISTOGRAMS(X)                                                                      \
     X(BATCH_ORDERS, "seckill_batch_orders", "", ORDERS, "Orders that one batch carried.")          \
     X(ORDER_SECONDS, "seckill_order_seconds", "", SECONDS,                                         \
@@ -124,8 +124,8 @@ enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_HISTOGRAM_ID) HISTOGRAM_COUN
 #undef METRICS_GAUGE_ID
 #undef METRICS_HISTOGRAM_ID
 
-/* Any thread may call any of these functions at any time, without setting anything up. A thread
- * counts on cache lines of its own, in a few ns, and its counts outlive it. */
+/* Any thread may call any function below at any time, without setup. A thread counts on its own
+ * cache lines, in a few ns, and its counts outlive it. */
 
 void metrics_count(enum metrics_counter counter);
 void metrics_add(enum metrics_counter counter, uint64_t n);
@@ -133,10 +133,11 @@ void metrics_add(enum metrics_counter counter, uint64_t n);
 /* Counts one HTTP answer. */
 void metrics_count_status(unsigned status);
 
-/* One observation: ns for a histogram of seconds, a number of orders for HISTOGRAM_BATCH_ORDERS. */
+/* Adds one observation: ns for a histogram of seconds, a number of orders for
+ * HISTOGRAM_BATCH_ORDERS. */
 void metrics_observe(enum metrics_histogram histogram, uint64_t value);
 
-/* The same as `times` observations of one value. */
+/* Adds `times` observations of one value. */
 void metrics_observe_times(enum metrics_histogram histogram, uint64_t value, uint64_t times);
 
 /* Sets the gauge's one value, for the whole process. */
@@ -149,13 +150,13 @@ enum { METRICS_BUCKETS_MAX = 20 };
 
 /* A histogram's observations, each counted in one bucket. */
 struct metrics_reading {
-    const uint64_t *bounds; /* upper ones, as observed; constant */
-    size_t bound_count;     /* there is one bucket more: that of +Inf */
+    const uint64_t *bounds; /* upper bounds, as observed; constant */
+    size_t bound_count;     /* there is one more bucket, for +Inf */
     uint64_t buckets[METRICS_BUCKETS_MAX];
-    uint64_t count, sum; /* of all; the count is the sum of the buckets */
+    uint64_t count, sum; /* `count` is the sum of the buckets */
 };
 
-/* The histogram's observations on all threads. None of the numbers ever falls. */
+/* Reads the histogram over all threads. None of the numbers ever falls. */
 void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out);
 
 /* ---- the page ---- */
@@ -165,10 +166,10 @@ void metrics_print(FILE *page);
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Writes the HELP and TYPE lines that stand above a family's first series. */
+/* Writes the HELP and TYPE lines above a family's first series. */
 void metrics_print_head(FILE *page, const char *name, const char *type, const char *help);
 
-/* Writes a label's value in quotes: a backslash, a quote and a line feed are escaped. */
+/* Writes a label's value in quotes; escapes a backslash, a quote and a line feed. */
 void metrics_print_label(FILE *page, const char *value);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the kernel says of this process: memory, descriptors, start. */
+/* The kernel's figures of this process: memory, descriptors, start. */
 #include "service/metrics/process_stats.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ double process_stats_cpu_s(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-/* The start as a time of the machine's clock: now, less how long the process has run. */
+/* The start by the wall clock: now, less the process's age. */
 static double read_start(uint64_t start_ticks)
 {
     struct timespec now, boot;
@@ -27,7 +27,8 @@ static double read_start(uint64_t start_ticks)
     return booted + (double)start_ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* proc(5): the fields follow the program's name, which is in brackets and may hold anything. */
+/* Reads the fields of proc(5), which follow the program's name: it is in brackets and may hold
+ * anything. */
 static void read_stat(struct process_stats *stats)
 {
     char line[1024];

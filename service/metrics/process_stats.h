@@ -1,4 +1,4 @@
-/* What the kernel says of this process: memory, descriptors, start. */
+/* The kernel's figures of this process: memory, descriptors, start. */
 #ifndef SECKILL_SERVICE_METRICS_PROCESS_STATS_H
 #define SECKILL_SERVICE_METRICS_PROCESS_STATS_H
 
@@ -13,9 +13,8 @@ struct process_stats {
     uint64_t threads;
 };
 
-/* Reads them. What the kernel does not say is 0. With an older kernel (before 6.2) the descriptors
- * are counted one by one, which takes some ms when there are thousands: not for threads that serve
- * requests. */
+/* Reads the figures; an unavailable one is 0. Kernels before 6.2 need the descriptors counted one
+ * by one, some ms for thousands: not for threads that serve requests. */
 void process_stats_read(struct process_stats *stats_out);
 
 /* The processor time up to now, in s. Any thread, at once. */

@@ -1,4 +1,4 @@
-/* What happened per second between two readings of the metrics. */
+/* Rates per second between two readings of the metrics. */
 #include "service/metrics/rates.h"
 
 #include <assert.h>
@@ -31,7 +31,7 @@ void rates_begin(struct rates *rates, int64_t now_ns)
     metrics_read_histogram(HISTOGRAM_LEDGER_SECONDS, &rates->ledger);
 }
 
-/* The observations that `later` has and `earlier` has not. */
+/* The observations in `later` that `earlier` lacks. */
 static struct metrics_reading between(const struct metrics_reading *earlier,
                                       const struct metrics_reading *later)
 {
@@ -62,7 +62,7 @@ double rates_percentile(const struct metrics_reading *reading, double part)
     return (double)reading->bounds[reading->bound_count - 1];
 }
 
-/* A batch that began before counts whole when it ends: the share may come out above 1. */
+/* A batch counts as a whole when it ends, so a share may come out above 1. */
 static double share(const struct metrics_reading *earlier, const struct metrics_reading *later,
                     double worker_ns)
 {
