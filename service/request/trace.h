@@ -43,8 +43,8 @@ bool trace_named(const struct trace *trace);
  * `buffer`. */
 const char *trace_log(const struct trace *trace, char buffer[TRACE_LOG_SIZE]);
 
-/* trace_log with a buffer that lives until the enclosing block ends: log_event(LOG_INFO, "reset",
- * "sku=%s%s", sku, TRACE_LOG(&request->trace)). */
+/* trace_log with a buffer that lives until the enclosing block ends:
+ * log_event(LOG_INFO, "reset", "sku=%s%s", sku, TRACE_LOG(&request->trace)). */
 #define TRACE_LOG(trace) trace_log((trace), (char[TRACE_LOG_SIZE]){0})
 
 #endif
