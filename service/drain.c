@@ -1,4 +1,4 @@
-/* How the daemon leaves: as a lame duck first, whom balancers send no new clients.
+/* The daemon's way out: first as a lame duck, to which balancers send no new clients.
  *
  *   SERVES ─► LAME_DUCK ─► CLOSES ─► DRAINS
  *      ▲          │  a call may take back what a call has begun

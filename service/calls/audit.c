@@ -14,7 +14,7 @@
 #include "sql/sales/sales.h"
 #include "stock/sales/sales.h"
 
-/* As text: JavaScript would round the number. */
+/* Writes a number as text, which JavaScript would round. */
 static json_t *long_number(uint64_t number)
 {
     char text[24];

@@ -178,8 +178,8 @@ static void read_framing(struct MHD_Connection *mhd, const struct head_line *lin
     note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END);
 }
 
-/* What a proxy takes for one request must not be two here, nor a different one. If in doubt, the
- * request is refused and the connection closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
+/* One request of a proxy must not be two here, nor a different one. If in doubt, the request is
+ * refused and the connection closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
                         struct trace *trace_out)
 {

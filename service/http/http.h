@@ -17,7 +17,7 @@ enum {
 
 /* ---- connections: connection.c ---- */
 
-/* What the connection is waiting for. */
+/* The connection's state: what it is waiting for. */
 enum connection_state {
     CONNECTION_STRANGER, /* its first request, or for its client to read the last answer */
     CONNECTION_SENDING,  /* the rest of a request */

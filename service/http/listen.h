@@ -16,10 +16,10 @@ struct listener {
     char address[300]; /* as the log names it, with the real port */
 };
 
-/* Which other sockets may be bound to the same address and port. */
+/* Sockets that may be bound to the same address and port. */
 enum listener_share {
     LISTENER_OWN,    /* only this listener's */
-    LISTENER_SHARED, /* also those of this user's processes that share, too (SO_REUSEPORT) */
+    LISTENER_SHARED, /* this user's other processes that share, too (SO_REUSEPORT) */
 };
 
 /* Binds `count` sockets to `address` (host:port; port 0: a free one); listener_listen lets clients
