@@ -24,7 +24,7 @@
 
 enum {
     BACKLOG = 4096,
-    SEND_BUFFER = 65536, /* bytes of unread answers that the kernel keeps per client */
+    SEND_BUFFER = 65536, /* bytes of unread answers per client, which the kernel doubles */
     INHERITED_FIRST = 3, /* the first descriptor that systemd passes */
     INHERITED_MAX = LISTENER_SOCKETS_MAX + 1, /* one of them is the operators' */
 };
