@@ -259,11 +259,10 @@ bool listener_has_waiting(int fd)
 
 /* ---- Unix sockets ---- */
 
-/* why_rename: the socket is bound under a name of its own and renamed when it has its mode and
- * listens. So nobody connects before either is so, and no moment passes without the file.
+/* why_rename: the socket is bound under a temporary name and renamed once it has its mode and
+ * listens. So nobody connects before that, and the path always exists.
  *
- * The file stays when the daemon ends: removing it could hit the one that another daemon has just
- * put there. */
+ * The file stays when the daemon ends: removing it could hit the new socket of another daemon. */
 
 enum { UNIX_BACKLOG = 128, MODE = 0660 };
 
@@ -277,7 +276,7 @@ static int socket_new(const char *path, struct sockaddr_un *address_out)
     return socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* NULL when the path is free, or holds a socket on which nobody listens; else why it is not. */
+/* NULL when the path is free or holds a socket that nobody listens on; else the reason. */
 static const char *why_taken(const char *path)
 {
     struct stat status;
@@ -306,7 +305,7 @@ bool listener_bind_unix(struct listener *listener, const char *path, char *error
         return false;
     }
     snprintf(name, sizeof name, "%s.%d", path, (int)getpid());
-    unlink(name); /* of a process that had our number and died on the way */
+    unlink(name); /* left by a process with our pid that died in between */
     int fd = socket_new(name, &address);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
         chmod(name, MODE) == 0 && listen(fd, UNIX_BACKLOG) == 0 && rename(name, path) == 0) {

@@ -27,17 +27,17 @@ enum listener_share {
 bool listener_bind(struct listener *listener, const char *address, unsigned count,
                    enum listener_share share, char *error_out, size_t error_size);
 
-/* Binds one socket to the file `path`, with mode 0660 from the first moment on, and listens.
- * Replaces a socket on which nobody listens any more; refuses to replace a file of another kind, and
- * a socket that is served. Of two processes that replace it at the same moment clients reach the
- * later one. False with the reason. */
+/* Binds one socket to the file `path`, with mode 0660 before anybody can connect, and listens.
+ * Replaces a socket that nobody listens on; refuses to replace another kind of file or a served
+ * socket. If two processes replace it at once, clients reach the later one. False with the
+ * reason. */
 bool listener_bind_unix(struct listener *listener, const char *path, char *error_out,
                         size_t error_size);
 
-/* Takes the listening sockets of that name that systemd has passed (LISTEN_FDS, LISTEN_FDNAMES) and
- * shares them among `count` threads; a name of NULL stands for all names but "admin". True with a
- * count of 0 when there are none. False, with the reason in `error_out`, when they cannot be used.
- * Main thread, once per name. */
+/* Takes the listening sockets that systemd passed under `name` (LISTEN_FDS, LISTEN_FDNAMES; NULL:
+ * under every name but "admin") and shares them among `count` threads. True with a count of 0 when
+ * there are none; false with the reason in `error_out` when they cannot be used. Main thread, once
+ * per name. */
 bool listener_inherit(struct listener *listener, const char *name, unsigned count, char *error_out,
                       size_t error_size);
 

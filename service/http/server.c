@@ -20,7 +20,7 @@ enum {
 
 struct http_server {
     struct service *service;
-    struct listener public, admin; /* a socket is the HTTP thread's once that runs */
+    struct listener public, admin; /* an HTTP thread owns its socket once it runs */
     struct http_room public_room, admin_room;
     bool apart; /* operators have their own listener */
     bool started;

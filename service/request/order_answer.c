@@ -124,7 +124,7 @@ static void answer_rate_limited(struct answer *answer, const struct stock_order 
     answer->reset_s = whole_seconds(over->reset_ms);
 }
 
-/* The counter of each outcome, and the problem of a refusal. STOCK_AGAIN: the service stops. */
+/* Counter and, for a refusal, problem of each outcome. STOCK_AGAIN: the service stops. */
 static const struct {
     enum metrics_counter counter;
     enum problem problem;
@@ -159,7 +159,7 @@ void order_answer(struct request *request, enum problem refusal)
         answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
         answer->new_order_id = order->order_id;
         break;
-    case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
+    case STOCK_REPLAYED: /* 200, not 201: the client learns that it bought once */
         answer_accepted(answer, 200, order->status, order);
         break;
     case STOCK_NOT_STARTED:
@@ -178,7 +178,7 @@ void order_answer(struct request *request, enum problem refusal)
     case STOCK_RATE_LIMITED:
         answer_rate_limited(answer, order);
         break;
-    case STOCK_IN_DOUBT: /* never told as a failure: the ledger may have it */
+    case STOCK_IN_DOUBT: /* never reported as a failure: the ledger may have it */
         answer_unknown_outcome(answer, order->order_id);
         break;
     default:
