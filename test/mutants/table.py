@@ -488,7 +488,7 @@ MUTANTS = {
           "        if (range->due)\n", "        if (false)\n"),
          ("test/simulate/ledger/ledger_reads.c", "        if (!question->ranges[i].due)\n",
           "        if (true)\n")),
-        "test_returns/test_held_segment_keeps_only_its_own_orders_from_expiring",
+        "test_returns/test_held_segment_keeps_no_more_orders_from_expiring_than_it_has_sold",
         "orders/test_expiry.py::test_order_whose_segment_was_busy_when_it_was_due_expires_later"),
 
     # ---- restock and reset ----
