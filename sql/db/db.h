@@ -15,7 +15,7 @@ enum db_result {
     DB_DUPLICATE, /* a unique key was violated: rolled back */
     DB_CHECK,     /* a CHECK constraint was violated: rolled back */
     DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again, as db_run does */
-    DB_FAILED,    /* certainly not done; a server that takes no writes at all is left as well */
+    DB_FAILED,    /* certainly not done; the client also leaves a server that takes no writes */
     DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
 };
 
@@ -26,33 +26,32 @@ struct db_stats {
 };
 
 /* Makes a client of `url` (mysql://user[:password]@host[:port][,host[:port]...]/db[?socket=/path])
- * without connecting.
+ * without connecting. It belongs to one thread at a time; the caller closes it. NULL, with the
+ * reason in `error_out`, when the url is not of that form.
  *
  * Several hosts hold the same data, and one takes writes: the client finds it and writes to no
  * other, whatever the others accept. It looks again whenever a connect fails or a server refuses
- * writes, and changes over, between two transactions, when db_look has found another one. Two that
- * take writes and are no nodes of one Galera cluster are refused: there is no connection then.
+ * writes, and changes over, between two transactions, when db_look has found another one. It does
+ * not connect while two servers take writes that are not nodes of one Galera cluster.
  *
- * `timeout_ms` bounds each wait for an answer to a query and, rounded up to seconds, as the client
- * library counts them, a commit and a connect: with the look-up of the name, the search for the
- * server that takes writes and the set-up of the session. A server that answers a part of a connect
- * and then hangs may add as much again. NULL with the reason in `error_out` when the url is not of
- * that form. A client belongs to one thread at a time; the caller closes it. */
+ * `timeout_ms` bounds each wait for an answer to a query. Rounded up to seconds, as the client
+ * library counts them, it bounds a commit and a connect, including name look-up, search for the
+ * server that takes writes and session set-up. A server that answers part of a connect and then
+ * hangs may add as much again. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
-/* From now on bounds each wait for an answer to a query by `timeout_ms`; returns the bound until
- * then. It applies to the first statement of a query, not to those after it. */
+/* Bounds each further wait for an answer to a query by `timeout_ms`; returns the former bound.
+ * Applies only to the first statement of a query. */
 int db_set_timeout(struct db *db, int timeout_ms);
 
-/* From now on waits for the answer to a query's first statement for as long as `go_on`, which is
- * asked every 100 ms, returns true, however long that takes; with NULL by the time-out again. For
- * statements that change tables. */
+/* From now on waits for the answer to a query's first statement as long as `go_on`, asked every 100
+ * ms, returns true; NULL restores the time-out. For statements that change tables. */
 void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
-/* For a child of fork: closes its copy of the descriptor without a word to the server, because the
+/* For a child of fork: closes its copy of the descriptor without telling the server, because the
  * session is the parent's, and sets the pointer to NULL. The memory leaks. */
 void db_forget(struct db **db);
 
@@ -63,30 +62,30 @@ enum db_result db_connect(struct db *db);
 /* True while there is a connection that has not been found broken. */
 bool db_connected(const struct db *db);
 
-/* Asks all servers of the URL again which one takes writes, when that was last asked
- * DB_LOOK_EVERY_MS ago, without waiting for the answers; with one server it does nothing. To be
- * called often where a change without an error is to be noticed. Any thread. */
+/* With several servers, asks all of them again which one takes writes, if it last did so
+ * DB_LOOK_EVERY_MS ago; does not wait for the answers. Call it often, to notice a change that
+ * causes no error. Any thread. */
 enum { DB_LOOK_EVERY_MS = 2000 };
 void db_look(struct db *db);
 
-/* True while several servers of the URL take writes that do not belong together. Any thread. */
+/* True while several servers take writes that are not one cluster. Any thread. */
 bool db_split(const struct db *db);
 
 /* Pings the server, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);
 
 /* Runs one statement, or several with semicolons between them; within db_run as part of its
- * transaction, else each by itself. Stops at the first statement that fails. DB_OK, DB_DUPLICATE,
- * DB_CHECK, DB_SOFT, DB_FAILED; never DB_UNKNOWN: db_in_doubt tells whether a statement outside
- * db_run may have been done. Keeps the rows of the last statement that has any for db_row. */
+ * transaction, else each by itself. Stops at the first that fails. Keeps the rows of the last
+ * statement that has any for db_row. DB_OK, DB_DUPLICATE, DB_CHECK, DB_SOFT or DB_FAILED;
+ * db_in_doubt tells whether a statement outside db_run may have been done. */
 enum db_result db_query(struct db *db, const char *text, size_t length);
 
-/* From now on a statement waits so long for a row that another transaction holds, 3 s unless told;
- * to be set before the first connection. */
+/* Bounds a statement's wait for a row that another transaction holds; 3 s by default. Call it
+ * before the first connection. */
 void db_set_row_wait(struct db *db, int seconds);
 
 /* True when the last db_run, or the last db_query outside of one, failed because another
- * transaction held a row for longer than that, or where the statement must not wait. */
+ * transaction held a row for longer than that, or at all where the statement must not wait. */
 bool db_met_held_row(const struct db *db);
 
 /* True when the connection was lost after the last db_query was sent, before it was answered. */
@@ -96,8 +95,8 @@ bool db_in_doubt(const struct db *db);
 enum { DB_STATEMENTS_MAX = 2048 };
 uint64_t db_affected(const struct db *db, size_t i);
 
-/* The next row of the last query as columns of text (NULL for SQL NULL), or NULL after the last.
- * Valid until the next call on this db. */
+/* Returns the next row of the last query as columns of text (NULL for SQL NULL), or NULL after the
+ * last. Valid until the next call on this db. */
 char **db_row(struct db *db);
 
 /* A transaction, zero-initialised:
@@ -105,12 +104,12 @@ char **db_row(struct db *db);
  *     while (db_run(db, &run))
  *         run.result = body(...);
  *
- * The body calls db_query and returns its result, by which db_run commits it or rolls it back.
- * After a deadlock the transaction is tried again, up to 5 times in all, with a short random pause;
- * after a connection that was lost before the commit, once; after a row that another transaction
- * held for too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be
- * repeatable and must not reply to anybody. At the end `result` is the body's, or DB_UNKNOWN: the
- * connection died in the commit. Nothing may leave the loop in any other way. */
+ * The body calls db_query and returns its result, by which db_run commits or rolls back. db_run
+ * repeats the body after a deadlock, up to 5 tries in all, with a short random pause; after a
+ * connection lost before the commit, once; after too long a wait for a held row never (DB_FAILED),
+ * as it would wait for the same row. So a body must be repeatable and must not reply to anybody. At
+ * the end `result` is the body's, or DB_UNKNOWN: the connection died in the commit. Nothing may
+ * leave the loop in any other way. */
 struct db_run {
     enum db_result result;
     int tries; /* private, as is `lost` */
@@ -122,17 +121,16 @@ bool db_run(struct db *db, struct db_run *run);
 /* The last error in words; empty before the first. */
 const char *db_error(const struct db *db);
 
-/* What failed since the caller last cleared it: connects, lost connections, late answers, commits
- * in doubt, refused statements, transactions that met others in every try; a query that fails
- * while the delay after a failed connect lasts counts as well. Not what the caller's values
- * caused. */
+/* Failures since the caller last cleared it: of connects, connections, late answers, commits in
+ * doubt, refused statements, transactions that met others in every try, queries during the delay
+ * after a failed connect. Errors that the caller's values caused do not count. */
 struct fault *db_fault(struct db *db);
 
-/* Where the servers are, for messages: "host:port", several with commas between, or a socket. The
- * same as long as the db; any thread. */
+/* The servers' addresses for messages: "host:port", several with commas between, or a socket. Valid
+ * as long as the db; any thread. */
 const char *db_place(const struct db *db);
 
-/* Where the server of the present connection is, or that of the last one. For the db's thread. */
+/* The address of the present connection's server, or of the last one's. For the db's thread. */
 const char *db_server(const struct db *db);
 
 /* How many servers the URL names. */

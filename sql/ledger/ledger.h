@@ -1,4 +1,4 @@
-/* The ledger: orders and segments as rows of MySQL, as one thread sees them over a connection. */
+/* The ledger: orders and segments as rows of MySQL, read and written by one thread. */
 #ifndef SQL_LEDGER_H
 #define SQL_LEDGER_H
 
@@ -42,14 +42,14 @@ void ledger_close(struct ledger **ledger);
 /* What failed at the ledger's server since the caller last cleared it; see db_fault. */
 struct fault *ledger_fault(struct ledger *ledger);
 
-/* Where the ledger's servers are, for messages; any thread. And where the one is that it writes to,
- * or last wrote to; the ledger's thread. */
+/* Addresses for messages: of all of the ledger's servers (any thread), and of the one that it
+ * writes to, or last wrote to (the ledger's thread). */
 const char *ledger_place(const struct ledger *ledger);
 const char *ledger_server(const struct ledger *ledger);
 
-/* Notices a change of the server to write to that no error has told of, and that several servers of
- * one ledger take writes (ledger_split). Asks the servers every DB_LOOK_EVERY_MS, however often it
- * is called, and does not wait for their answers. Nothing with one server. */
+/* Notices a change of the server to write to that caused no error, and several servers that take
+ * writes (ledger_split). Asks the servers at most every DB_LOOK_EVERY_MS, without waiting for
+ * answers; does nothing with one server. */
 void ledger_look(struct ledger *ledger);
 bool ledger_split(const struct ledger *ledger);
 
@@ -58,9 +58,8 @@ const char *ledger_error(const struct ledger *ledger);
 
 struct db_stats ledger_stats(const struct ledger *ledger);
 
-/* The number of the present connection: it counts those made, from 1. What was read on an earlier
- * one is no longer certain, as the server may have died in between, and have forgotten what was
- * visible and not on its disk. */
+/* The number of the present connection, counted from 1. What was read on an earlier one is no
+ * longer certain: the server may have died in between and forgotten what was not on its disk. */
 uint64_t ledger_connection(const struct ledger *ledger);
 
 /* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */
@@ -81,23 +80,23 @@ struct ledger_row {
 };
 
 /* True when the last call of this ledger failed, with nothing done, because another transaction
- * held a row for longer than one waits for a row (LEDGER_ROW_WAIT_S), or where it must not wait. */
+ * held a row for longer than LEDGER_ROW_WAIT_S, or at all where the call must not wait. */
 enum { LEDGER_ROW_WAIT_S = 1 };
 bool ledger_met_held_row(const struct ledger *ledger);
 
-/* Says of each row, all of one kind, whether another transaction holds it now, a row that is being
- * inserted included. Waits for nobody, and holds the free rows for the statement alone. LEDGER_OK
- * or LEDGER_FAILED; then no row is called held. */
+/* Sets `held` in each row, all of one kind, that another transaction holds now or is inserting.
+ * Waits for nobody, and locks the free rows for the statement alone. LEDGER_OK, or LEDGER_FAILED
+ * with no row held. */
 enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind kind,
                                     struct ledger_row *rows, size_t count);
 
-/* Who most likely holds a row that was waited for: the oldest transaction that holds rows. In
- * words; "unknown" where the account may not read information_schema.innodb_trx (it needs the
- * privilege PROCESS), or there is none. */
+/* Describes who most likely holds an awaited row: the oldest transaction that holds rows; "unknown"
+ * when there is none or the account may not read information_schema.innodb_trx (privilege
+ * PROCESS). */
 void ledger_row_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE]);
 
-/* As ledger_row_holder, of a table whose change waits: the oldest transaction of all, as one that
- * only reads has the table open as well. */
+/* As ledger_row_holder, for a table whose change waits: the oldest transaction of all, because one
+ * that only reads has the table open as well. */
 void ledger_table_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE]);
 
 /* ---- segments ---- */

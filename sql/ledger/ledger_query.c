@@ -1,4 +1,4 @@
-/* A ledger: opened and closed, its queries, and the columns of their rows as values. */
+/* Opens and closes a ledger, runs its queries, and reads the columns of their rows. */
 #include "sql/ledger/ledger_query.h"
 
 #include <stdarg.h>
@@ -87,7 +87,7 @@ enum db_result ledger_query(struct ledger *ledger)
     return db_query(ledger->db, ledger->sql.text, ledger->sql.length);
 }
 
-/* The server closes connections that are idle for long, which the next query finds out. */
+/* The server closes connections that are idle for long; the next query notices it. */
 enum db_result ledger_read(struct ledger *ledger)
 {
     enum db_result result = ledger_query(ledger);

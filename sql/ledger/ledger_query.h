@@ -9,21 +9,21 @@ struct ledger {
     struct db *db;
     struct sql_text
         sql; /* the text of the next query, kept so that the hot path does not allocate */
-    struct commit_rows *rows; /* what ledger_commit keeps; NULL before the first commit */
+    struct commit_rows *rows; /* kept by ledger_commit; NULL before the first commit */
     void (*rows_close)(struct commit_rows **rows);
-    bool without_bulk; /* a test wants the statements that MySQL gets */
+    bool without_bulk; /* set by a test: use the statements that MySQL gets */
 };
 
 /* Runs ledger->sql, within db_run or by itself. */
 enum db_result ledger_query(struct ledger *ledger);
 
-/* Runs ledger->sql by itself, outside db_run; when the connection turns out to be lost, once more
- * on a new one. Only for a text that can be repeated without harm. */
+/* Runs ledger->sql by itself, outside db_run; if the connection is lost, once more on a new one.
+ * Only for a text that can be repeated without harm. */
 enum db_result ledger_read(struct ledger *ledger);
 
-/* Each of these makes ledger->sql anew, as sql_begin does, and runs it: as ledger_query; as
- * ledger_query for a row, DB_NO where there is none; as ledger_read for a row, LEDGER_NO where
- * there is none, else LEDGER_OK or LEDGER_FAILED. */
+/* Each of these begins ledger->sql anew, as sql_begin does, and runs it: as ledger_query; as
+ * ledger_query for one row (DB_NO: no row); as ledger_read for one row (LEDGER_OK, LEDGER_FAILED,
+ * or LEDGER_NO: no row). */
 enum db_result ledger_do(struct ledger *ledger, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum db_result ledger_do_row(struct ledger *ledger, char ***row_out, const char *format, ...)
@@ -39,8 +39,8 @@ enum db_result ledger_piece_end(struct ledger *ledger,
 
 enum ledger_result ledger_from_db(enum db_result result);
 
-/* why_checked: rows are input. A hand, a restore or a replica may have damaged one, and a daemon
- * that stops at it stops again at each start. So a row that makes no sense is noted with its
+/* why_checked: rows are input. An operator, a restore or a replica may have damaged one, and a
+ * daemon that stops at it stops again at each start. So a row that makes no sense is noted with its
  * key, and the others are read on. */
 
 /* Notes in ledger_fault a row that makes no sense: which, by its key, and what is wrong with it. */
@@ -50,18 +50,18 @@ void ledger_note_damage(struct ledger *ledger, const char *format, ...)
 /* True for a number from `min` to `max`; false for NULL. */
 bool ledger_number_valid(const char *column, uint64_t min, uint64_t max);
 
-/* Copies a sku or key. False, and "", when the column has no identifier. */
+/* Copies a sku or key. False, with "" as the result, when the column has no identifier. */
 bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column);
 
 /* True when columns 1 to 4 of a row of orders are a valid sku, round, user and quantity. */
 bool ledger_order_valid(char **row);
 
 /* Runs ledger->sql, as ledger_read does, whose first columns are a sku and a round of `table`, and
- * finds the first row that makes sense; notes damaged ones before it. LEDGER_NO: there is none. */
+ * finds the first row that makes sense; notes damaged rows before it. LEDGER_NO: no such row. */
 enum ledger_result ledger_find_round(struct ledger *ledger, const char *table, char ***row_out);
 
-/* The key by which order_key has an order `o` of a query, as SQL: its own, or '#' and its id, which
- * no client can send. */
+/* The key in order_key of an order `o` of a query, as SQL: its own, or '#' and its id, which no
+ * client can send. */
 #define LEDGER_KEY_OF_ORDER "COALESCE(o.idempotency_key,CONCAT('#',o.order_id))"
 
 enum { LEDGER_DAMAGED_MAX = 100 }; /* damaged rows that a search for one row looks past */

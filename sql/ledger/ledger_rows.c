@@ -1,4 +1,4 @@
-/* Rows that other transactions hold: looked for without waiting, and what is known of a holder. */
+/* Looks, without waiting, for rows that other transactions hold, and describes a holder. */
 #include "sql/ledger/ledger.h"
 
 #include <stdio.h>
@@ -9,8 +9,7 @@
 
 enum { LOOK_MAX = 512 }; /* rows of one query: MariaDB makes a subquery of a list of 1000 */
 
-/* Columns of a row's key as text; a kind without a number, or without a user, has the same in all
- * rows. */
+/* Columns of a row's key as text; a kind without a number or user has a constant there. */
 static const char *const selects[] = {
     [LEDGER_ROW_SALE] = "SELECT sku,0,'' FROM sale FORCE INDEX(PRIMARY)WHERE sku IN(",
     [LEDGER_ROW_SEGMENT] = "SELECT sku,segment,'' FROM stock_segment FORCE INDEX(PRIMARY)"
@@ -24,8 +23,8 @@ bool ledger_met_held_row(const struct ledger *ledger)
     return db_met_held_row(ledger->db);
 }
 
-/* Asks for rows of one kind, and sets `held` of those that are found; one may have been given more
- * than once. */
+/* Queries rows of one kind and sets `held` of those found; a row may have been given more than
+ * once. */
 static bool mark_found(struct ledger *ledger, enum ledger_row_kind kind, const char *head,
                        const char *tail, struct ledger_row *rows, size_t count, bool held)
 {
@@ -54,7 +53,8 @@ static bool mark_found(struct ledger *ledger, enum ledger_row_kind kind, const c
     return true;
 }
 
-/* First all rows that are there, committed or not; then those that can be locked at once. */
+/* Marks all existing rows as held, committed or not, then unmarks those that can be locked at
+ * once. */
 static bool look_some(struct ledger *ledger, enum ledger_row_kind kind, struct ledger_row *rows,
                       size_t count)
 {
@@ -77,8 +77,8 @@ enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind 
     return looked ? LEDGER_OK : LEDGER_FAILED;
 }
 
-/* MariaDB and MySQL 8 both have these tables. A server that refuses them has not failed. The text
- * in ledger->sql stays: it may have to be run again. */
+/* MariaDB and MySQL 8 both have these tables. A refusal does not count as a failure. The text in
+ * ledger->sql stays: it may have to be run again. */
 static void find_holder(struct ledger *ledger, const char *condition,
                         char holder_out[LEDGER_HOLDER_SIZE])
 {

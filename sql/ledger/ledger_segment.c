@@ -1,9 +1,9 @@
-/* Rows of stock_segment, read. */
+/* Reads rows of stock_segment. */
 #include "sql/ledger/ledger.h"
 
 #include "sql/ledger/ledger_query.h"
 
-/* Whether each number is one that the service could have written. */
+/* True when the service could have written each number. */
 static bool is_in_range(char **row)
 {
     return ledger_number_valid(row[0], 0, LEDGER_SEGMENTS_MAX - 1) &&

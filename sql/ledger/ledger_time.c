@@ -1,4 +1,4 @@
-/* Moments as the interface and as the ledger's tables write them. */
+/* Converts moments between the forms of the interface and of the ledger's tables. */
 #include "sql/ledger/ledger.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* The rows that a commit writes: orders, their keys, their users' quotas, and stock updates.
+/* Writes the rows of a commit: orders, their keys, their users' quotas, and stock updates.
  *
  * On MariaDB one prepared statement of a kind, for one row, is executed for all rows of a batch
- * (bulk.h), which spares the server the parsing. A server without bulk bindings, as MySQL is, gets
- * one text of many rows. */
+ * (bulk.h), which spares the server the parsing. A server without bulk bindings, such as MySQL,
+ * gets one text of many rows. */
 #include "sql/orders/commit_rows.h"
 
 #include <assert.h>
@@ -68,16 +68,15 @@ void commit_rows_close(struct commit_rows **rows)
 #define ORDERS_INSERT                                                                              \
     "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,idempotency_key,created_at"
 
-/* Bulk bindings of an UPDATE would be as many statements, while an INSERT opens its table once. The
- * row is always there, so that nothing is inserted: a missing one counts as refused, and is rolled
- * back. A changed row counts twice, an unchanged one not at all. The guard must not change between
- * the two assignments, so `fence` is the last; that the segment has the units is checked by the
- * table itself. */
+/* Bulk bindings of an UPDATE would execute as many statements; an INSERT opens its table once. The
+ * row always exists, so nothing is inserted: a missing row counts as refused, and is rolled back. A
+ * changed row counts twice, an unchanged one not at all. The guard must not change between the two
+ * assignments, so `fence` comes last; the table itself checks that the segment has the units. */
 #define GUARD                                                                                      \
     "round=VALUES(round)AND settings_version=VALUES(settings_version)"                             \
     "AND fence=? AND fence<VALUES(fence)"
 
-/* What stands for a placeholder: a value of a row. */
+/* A row's value that replaces a placeholder. */
 struct column {
     enum { NUMBER, LONG_NUMBER, TEXT, MOMENT } type;
     size_t offset;
@@ -92,9 +91,9 @@ struct column {
         COLUMN(TEXT, user_id), COLUMN(NUMBER, qty), COLUMN(NUMBER, segment), COLUMN(TEXT, key),    \
         COLUMN(MOMENT, created_at)
 
-/* The primary key of order_key refuses the second order of a user and key, whoever writes it. Of a
- * stock update the row that would be inserted has as much capacity as is sold, or the table would
- * refuse it before it sees that the row is there. */
+/* The primary key of order_key refuses a second order of a user and key, from any process. A stock
+ * update would insert a row with as much capacity as sold; otherwise the table would refuse it
+ * before it finds the existing row. */
 static const struct {
     const char *insert, *tail; /* before and behind the rows */
     size_t count;
@@ -226,7 +225,7 @@ static MYSQL_TIME utc_time(int64_t ms)
     };
 }
 
-/* 0 is none. `like`: the moment before, which mostly is the same. */
+/* 0 sets NULL. `like`: the moment of the row before, reused when it is equal, as it mostly is. */
 static void set_moment(struct moment *out, int64_t ms, const struct moment *like)
 {
     out->none = ms == 0;
@@ -275,7 +274,7 @@ enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool 
 
 /* ---- stock updates ---- */
 
-/* A refusal by the table itself tells no more than one by the guard. */
+/* A refusal by the table counts like one by the guard. */
 enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
                                  const struct ledger_stock_update *updates, size_t count,
                                  bool *made_out)

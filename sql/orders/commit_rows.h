@@ -10,23 +10,22 @@ struct commit_rows;
 struct commit_rows *commit_rows_open(void);
 void commit_rows_close(struct commit_rows **rows);
 
-/* The kinds of rows that orders have; COMMIT_LASTING is for orders none of which expires. */
+/* The kinds of rows that orders have; no order of COMMIT_LASTING expires. */
 enum commit_rows_kind { COMMIT_LASTING, COMMIT_EXPIRING, COMMIT_KEYS, COMMIT_QUOTAS };
 
-/* Inserts the rows of that kind for `count` orders, within db_run, after its first query; `bulk`:
- * the server takes bulk bindings (bulk_supported), otherwise the rows are sent as one text. Results
+/* Inserts the rows of that kind for `count` orders, within db_run, after its first query. `bulk`:
+ * the server takes bulk bindings (bulk_supported); otherwise the rows are sent as one text. Results
  * as db_query.
  *
- * COMMIT_KEYS: of order_key; DB_DUPLICATE: a user has used one of the keys before. Sorted by user
- * and key, so that transactions that meet in several rows wait for each other and do not deadlock.
- *
- * COMMIT_QUOTAS: adds the units of the orders, which all have a limit, to their users' quotas;
- * DB_CHECK: a user would exceed the limit. Sorted by user, for the same reason. */
+ * COMMIT_KEYS writes order_key; DB_DUPLICATE: a user has used one of the keys before. COMMIT_QUOTAS
+ * adds the units of the orders, which all have a limit, to their users' quotas; DB_CHECK: a user
+ * would exceed the limit. Both sort their orders, by user and key or by user, so that transactions
+ * that meet in several rows wait for each other and do not deadlock. */
 enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
                                   enum commit_rows_kind kind,
                                   const struct ledger_order *const *orders, size_t count);
 
-/* Makes stock updates along the chain together, by bulk bindings, likewise. `made_out`: all of them
+/* Makes stock updates along the chain together, by bulk bindings, in the same way. `made_out`: all
  * were made. */
 enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
                                  const struct ledger_stock_update *updates, size_t count,

@@ -1,10 +1,10 @@
-/* Accepted orders written to the ledger: the hot path.
+/* Writes accepted orders to the ledger: the hot path.
  *
- * why_affected_rows: a guard is a condition of its UPDATE, so a refused update is one that changed
- * no row, as is one whose row is missing. The rows are counted before the commit. Making the guard
- * an error instead, so that the whole transaction could be sent as one packet up to its COMMIT, was
- * measured and gained nothing: the orders must then come first, and a connection lost anywhere in
- * the packet leaves an unknown commit. */
+ * why_affected_rows: a guard is a condition of its UPDATE, so an update that changes no row was
+ * refused, or its row is missing. The rows are counted before the commit. Making the guard an error
+ * instead, so that the whole transaction goes as one packet up to its COMMIT, was measured and
+ * gained nothing: the orders must then come first, and a connection lost anywhere in the packet
+ * leaves an unknown commit. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/commit_rows.h"
 
-/* One statement costs the server about 20 us, more than a row of the joint one. */
+/* One statement costs the server about 20 us, more than a row of the joint statement. */
 enum { UPDATES_ALONE_MAX = 3 };
 
 struct commit {
@@ -34,8 +34,8 @@ struct commit {
     bool late;     /* the time of an order was over */
 };
 
-/* Orders without a key come first: '#', which their rows begin with, is less than any letter of a
- * key. */
+/* Orders without a key come first: their rows begin with '#', which is less than any key's
+ * letter. */
 static int compare_keys(const void *left, const void *right)
 {
     const struct ledger_order *a = *(const struct ledger_order *const *)left;
@@ -54,8 +54,8 @@ static int compare_limited(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->sku, b->sku);
 }
 
-/* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes meet
- * there when they carry the same users, and in one order they wait for each other instead of
+/* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes that
+ * carry the same users meet there, and in one order they wait for each other instead of
  * deadlocking. */
 static void list_orders(struct commit *commit)
 {
@@ -70,7 +70,7 @@ static void list_orders(struct commit *commit)
     qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
 }
 
-/* True when one statement should make the updates together, where the server has bulk bindings. */
+/* True when one statement should make the updates together, if the server has bulk bindings. */
 static bool are_joint(const struct ledger_stock_update *updates, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -119,7 +119,7 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
-/* The stock updates come first, as update_stock counts their rows by their places. */
+/* Puts the stock updates first, because update_stock counts their rows by their places. */
 static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
@@ -132,7 +132,7 @@ static void text_commit(struct commit *commit)
 }
 
 /* The joint statement does not tell which of its updates were refused, so all of them count as
- * refused: then their segments are recovered, which is rare and cheaper than asking for each. */
+ * refused: recovering their segments is rare and cheaper than asking for each. */
 static enum db_result update_stock(struct commit *commit, struct db *db)
 {
     enum db_result result = DB_OK;
@@ -157,7 +157,7 @@ static bool is_late(const struct commit *commit)
     return false;
 }
 
-/* The text and the keys go first, so that a refused segment or a known key costs no order. */
+/* Sends the text and the keys first, so that a refused segment or a known key costs no order. */
 static enum db_result write_all(struct commit *commit)
 {
     struct db *db = commit->ledger->db;

@@ -1,4 +1,4 @@
-/* Orders that were not paid in time.
+/* Finds orders that were not paid in time.
  *
  * A commit writes one row of order_expiry for all of its orders that expire at the same moment:
  * that moment and the range of their ids. The reader takes the ranges whose moment has come, then
@@ -39,8 +39,8 @@ static bool read_ranges(struct ledger *ledger, const struct ledger_due_cursor *c
     return true;
 }
 
-/* How many of the ranges together have about `max` orders at most; at least one, so that a call
- * gets on. A range that spans several ms has more ids than orders. */
+/* Counts the first ranges that together have at most about `max` orders; at least one, so that a
+ * call gets on. A range that spans several ms has more ids than orders. */
 static size_t ranges_within(const struct range *ranges, size_t count, size_t max)
 {
     uint64_t ids = 0;
@@ -55,7 +55,7 @@ static size_t ranges_within(const struct range *ranges, size_t count, size_t max
     return within;
 }
 
-/* Compares with the moment of the ranges instead of the clock: were the clock set back after the
+/* Compares with the moment of the ranges instead of the clock: if the clock were set back after the
  * ranges were read, due orders would be missed and their ranges deleted. */
 static bool read_orders(struct ledger *ledger, const struct range *ranges, size_t count, size_t max)
 {
@@ -100,8 +100,8 @@ static void mark_unread(struct range *ranges, size_t count, uint64_t last_read_i
             ranges[i].due = true;
 }
 
-/* Deletes the ranges that have no due order left. A range that stays behind is harmless: the next
- * reader deletes it. */
+/* Deletes the ranges that have no due order left. The next reader deletes a range that stays
+ * behind. */
 static bool delete_decided(struct ledger *ledger, const struct range *ranges, size_t count)
 {
     struct sql_text *sql = &ledger->sql;
@@ -140,7 +140,7 @@ enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_curs
     for (char **row = db_row(ledger->db); row && read < max; row = db_row(ledger->db), read++) {
         bool valid = read_due(ledger, &due_out[*count_out], row);
         last_id = due_out[*count_out].order_id;
-        mark_range(ranges, count, last_id); /* also a damaged one's: it may be mended */
+        mark_range(ranges, count, last_id); /* also for a damaged order: it may be mended */
         *count_out += valid;
     }
     if (read == max)

@@ -1,4 +1,4 @@
-/* Many orders at a time, page by page: all of them, or those of one user. */
+/* Lists orders page by page: all of them, or one user's. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -14,8 +14,8 @@ static void text_condition(struct sql_text *sql, const char *column, const char 
         sql_printf(sql, " AND %-s=%s", column, value);
 }
 
-/* Finds the first LEDGER_USER_IDS_MAX orders of a user above `after`, sorted, and appends them as a
- * list for SQL. `last_out`: the last of them when there are more, else 0. */
+/* Finds a user's first LEDGER_USER_IDS_MAX orders above `after`, sorted, and appends them as a list
+ * for SQL. `last_out`: the last of them when there are more, else 0. */
 static enum db_result find_user_orders(struct ledger *ledger, const char *user_id, uint64_t after,
                                        struct sql_text *list, uint64_t *last_out)
 {
@@ -35,9 +35,9 @@ static enum db_result find_user_orders(struct ledger *ledger, const char *user_i
     return result;
 }
 
-/* Begins a SELECT of the orders that one call looks at. `end_out`: the last of them when there are
- * more, else 0. A filter that lets little through must not make a call read the whole table. DB_NO:
- * there are none. */
+/* Begins a SELECT of the orders that one call reads; bounded, because a filter that lets little
+ * through must not make a call read the whole table. `end_out`: the last of them when there are
+ * more, else 0. DB_NO: there are no orders. */
 static enum db_result text_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                   uint64_t after, uint64_t *end_out)
 {

@@ -1,4 +1,4 @@
-/* Orders found by their ids and keys, and paid. */
+/* Finds orders by their ids and keys, and pays them. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -10,11 +10,11 @@
 
 /* ---- orders that a statement names by their ids ---- */
 
-/* The records that a caller wants to have filled in, by id; an id may come more than once. */
+/* The records to fill in, sorted by id; an id may come more than once. */
 struct order_set {
     struct ledger_record *const *records; /* the caller's */
     size_t count;
-    bool asks_payable; /* false to begin with; else `payable` and `round_over` are read */
+    bool asks_payable; /* reads `payable` and `round_over`, too; false by default */
     struct order_set_entry {
         uint64_t order_id;
         size_t place; /* in `records` */
@@ -82,7 +82,7 @@ static size_t order_set_find(const struct order_set *set, uint64_t order_id)
 static void text_rows(const struct order_set *set, struct sql_text *sql)
 {
     sql_printf(sql, "SELECT " LEDGER_RECORD_COLUMNS("o.idempotency_key"));
-    if (set->asks_payable) /* most are paid by now, and need not look for their sale */
+    if (set->asks_payable) /* most are paid by now: no look at their sale */
         sql_printf(sql,
                    ",%-s,o.status<>%s AND o.round<"
                    "(SELECT s.round FROM sale s WHERE s.sku=o.sku)",
@@ -122,8 +122,8 @@ bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, cha
     return true;
 }
 
-/* Fills in the first record of each id. False when a row was not asked for: then none of them can
- * be believed. */
+/* Fills in the first record of each id. False when a row was not asked for: no row can be trusted
+ * then. */
 static bool read_rows(const struct order_set *set, struct ledger *ledger)
 {
     struct db *db = ledger->db;
@@ -143,7 +143,7 @@ static bool read_rows(const struct order_set *set, struct ledger *ledger)
 }
 
 /* Appends a SELECT of the orders to ledger->sql, runs all of it by `query` (ledger_query or
- * ledger_read), and fills in the records, all of those with the same id alike. */
+ * ledger_read), and fills in the records, equal ids alike. */
 static enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledger,
                                       enum db_result (*query)(struct ledger *ledger))
 {
@@ -161,7 +161,7 @@ static enum db_result order_set_fetch(const struct order_set *set, struct ledger
 
 /* ---- look-ups ---- */
 
-/* The same key may have been asked for more than once; each of its entries gets the order. */
+/* A key may have been asked for more than once; each of its entries gets the order. */
 static void read_key(struct ledger_key *keys, size_t count, char **row)
 {
     for (size_t i = 0; i < count; i++)
@@ -170,8 +170,8 @@ static void read_key(struct ledger_key *keys, size_t count, char **row)
 }
 
 /* why_uncommitted: InnoDB shows such a read the newest version of each row, committed or not. A
- * locking read would tell the same, but wait for the transaction that has written the key, holding
- * up every other order of the batch. The level is that of the next transaction alone, which is the
+ * locking read would tell as much, but wait for the transaction that has written the key and hold
+ * up every other order of the batch. The level applies to the next transaction alone, the
  * SELECT. */
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count)
 {
@@ -207,12 +207,12 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
  *     ─► UPDATE them · SELECT all ─► commit
  *
  * A reset makes the sale's orders not payable: the payment holds the sale's row, shared, until it
- * is committed, so none of a round that is over slips in.
+ * is committed, so no order of an ended round slips in.
  *
  * why_skip_locked: an order that is being cancelled, or whose other payment hangs, must not keep
  * hundreds of payments waiting, nor may a sale that is being changed; and a transaction that waits
- * for nobody takes part in no deadlock. Ids of no order are not locked either, so that
- * they cannot keep new orders from being written. */
+ * for nobody takes part in no deadlock. Nor does it lock ids that no order has, which would keep
+ * new orders from being written. */
 
 static enum db_result lock_payable(struct ledger *ledger, const struct order_set *set)
 {
@@ -224,7 +224,7 @@ static enum db_result lock_payable(struct ledger *ledger, const struct order_set
     return ledger_query(ledger);
 }
 
-/* The statement that has locked the orders has also decided that they are in time. */
+/* The statement that locked the orders has also decided that they are in time. */
 static bool text_update(struct ledger *ledger, const struct order_set *set, bool *moved)
 {
     struct sql_text *sql = &ledger->sql;
@@ -234,7 +234,7 @@ static bool text_update(struct ledger *ledger, const struct order_set *set, bool
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         uint64_t order_id = ledger_u64(row[0]);
         size_t place = order_set_find(set, order_id);
-        if (place == set->count) /* was not asked for */
+        if (place == set->count) /* not asked for */
             continue;
         if (!any)
             sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",

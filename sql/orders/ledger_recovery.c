@@ -1,5 +1,5 @@
-/* What became of an unknown commit, the rows that a segment is counted again from, and what others
- * have committed made durable. */
+/* Settles unknown commits, reads the rows that a segment is counted again from, and makes other
+ * clients' commits durable. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 
 /* ---- what is visible made durable ---- */
 
-/* A row that is gone again when the transaction ends: nobody sees it, and connections do not meet
- * in it, as its key is a text, by which the server finds it alone. No user has an empty id. */
+/* A row that is deleted in the same transaction: nobody sees it, and connections do not meet in it,
+ * because its key is a text by which the server finds it alone. No user has an empty id. */
 #define KEY "CONVERT(CONNECTION_ID()USING ascii)"
 
 const char ledger_confirm_text[] =
@@ -27,7 +27,7 @@ enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
 
 /* ---- unknown commits and segments ---- */
 
-/* Waits for a transaction that holds the row, and from then on no update with an older fence is
+/* Waits for a transaction that holds the row; from then on no update with an older fence is
  * accepted. */
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
 {
@@ -42,16 +42,16 @@ static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, 
  *
  *   A replica that was promoted. The old transaction is there or it is not: semi-synchronous
  *   replication answers no commit that the replica does not have, and the operator lets the replica
- *   apply all that it got before it takes writes. What the old primary wrote and the replica never
- *   got was answered to nobody; it ends with the old primary's data, which must not come back. The
- *   raised fence refuses whoever still carries an update that was made for the old primary.
+ *   apply all that it got before it takes writes. What the replica never got was answered to
+ *   nobody; it ends with the old primary's data, which must not come back. The raised fence refuses
+ *   any update still under way that was made for the old primary.
  *
- *   Galera. A lock is known to its node alone, and to look or to lock there says nothing of a
- *   transaction at another node. A change is certified against all others: if the old transaction
- *   came first in the order of the cluster and this node has not applied it yet, then the change is
- *   refused as a deadlock, and the question is asked again; if it comes later, it is refused. A
- *   change of no row is none, and makes no promise: then the fence was this far before, by a change
- *   that was certified, and all that came before that one can be seen here, as nodes commit in the
+ *   Galera. Only its own node knows a lock, so a look or a lock says nothing of a transaction at
+ *   another node. A change is certified against all others: if the old transaction came first in
+ *   the order of the cluster and this node has not applied it yet, the change is refused as a
+ *   deadlock, and the question is asked again; if it comes later, it is refused. A change of no row
+ *   is not certified and promises nothing: but then a certified change had raised the fence this
+ *   far before, and all that came before that one can be seen here, as nodes commit in the
  *   cluster's order. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order)
@@ -60,7 +60,7 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
     sql_clear(sql);
     if (ledger_update_fenced(update))
         text_raise(sql, update->sku, update->segment, update->fence);
-    else /* whoever has read the row's fence before meets another one */
+    else /* an update that relies on the fence read before is refused */
         sql_printf(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=%s AND segment=%u;",
                    update->sku, update->segment);
     /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
@@ -76,13 +76,12 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
     if (!db_row(ledger->db))
         return LEDGER_NO;
     uint64_t connection = ledger_connection(ledger);
-    /* The old transaction had set the fence itself, so nothing has been written by now. */
+    /* The old transaction set the fence itself, so this one has written nothing yet. */
     return ledger_confirm(ledger, connection) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
-/* Lists the places of the segments by their numbers, the order in which every transaction takes
- * their rows, so that none deadlocks with another. By insertion: most lists are sorted already, or
- * nearly. */
+/* Lists the places of the segments by their numbers, the order in which every transaction locks
+ * their rows, which prevents deadlocks. By insertion: most lists are sorted already, or nearly. */
 static void segments_order(const struct ledger_segment *segments, size_t count,
                            uint16_t places_out[LEDGER_SEGMENTS_MAX])
 {
@@ -103,7 +102,7 @@ static struct ledger_segment *segment_find(struct ledger_segment *segments, size
     return NULL;
 }
 
-/* In a transaction, so that no other update comes between the raised fences and the rows read. The
+/* Runs in a transaction, so that no update comes between the raised fences and the rows read. The
  * text stays in ledger->sql, so a repeat after a deadlock sends the same statements. */
 static enum db_result recover(struct ledger *ledger, const char *sku,
                               struct ledger_segment *segments, size_t count)
@@ -113,7 +112,7 @@ static enum db_result recover(struct ledger *ledger, const char *sku,
         return result;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         struct ledger_segment *segment = segment_find(segments, count, ledger_u32(row[0]));
-        if (segment) /* a damaged row is taken for none */
+        if (segment) /* a damaged row counts as missing */
             ledger_segment_read(ledger, sku, segment, row, false);
     }
     return DB_OK;

@@ -1,10 +1,10 @@
-/* Orders that are cancelled or expire: their statuses change, and their units can be sold again.
+/* Cancels and expires orders: changes their statuses, and makes their units available again.
  *
  *   lock the segments' rows ─► lock the orders that may change, share their units out
  *     ─► segments: sold -= n, fence = F · statuses ─► quotas ─► commit
  *
- * why_any_segment: the sum over a sale's segments is what its orders hold. What one segment has
- * sold is only its share of that sum, so units may be taken off any of them.
+ * why_any_segment: a sale's orders hold the sum over its segments. One segment's `sold` is only a
+ * share of that sum, so units may be taken off any of them.
  *
  * why_skip_locked: one order whose payment hangs, or one segment that an operator's transaction
  * holds, must not keep hundreds of returns waiting. And a transaction that waits for none of these
@@ -21,10 +21,10 @@
 struct returning {
     struct ledger *ledger;
     struct ledger_return *returned;
-    struct user_quota_return moved[LEDGER_RETURNS_MAX]; /* orders whose units come back, by user */
+    struct user_quota_return moved[LEDGER_RETURNS_MAX]; /* orders whose units return, by user */
     size_t moved_count;
-    size_t status_count; /* orders whose status changes, of whatever round */
-    /* At the place of a sale's first segment: up to which id its users' orders are counted. */
+    size_t status_count; /* orders whose status changes, of any round */
+    /* At the place of a sale's first segment: the greatest id counted for its users. */
     uint64_t counted_to[LEDGER_SEGMENTS_MAX];
 };
 
@@ -63,7 +63,7 @@ static enum db_result lock_segments(struct returning *returning)
             row[5] ? bsearch(&key, returned->segments, returned->segment_count, sizeof key,
                              compare_place)
                    : NULL;
-        if (segment) /* a damaged row is taken for none */
+        if (segment) /* a damaged row counts as missing */
             ledger_segment_read(ledger, segment->sku, &segment->row, row, false);
     }
     return result;
@@ -74,7 +74,7 @@ static bool is_usable(const struct ledger_return_segment *segment, uint32_t roun
     return segment->row.round == round && segment->row.fence < segment->fence;
 }
 
-/* The first segment of a sale, and how many of its segments follow from there on. */
+/* Returns the first segment of a sale, and the number of its segments from there on. */
 static struct ledger_return_segment *segments_of(const struct ledger_return *returned,
                                                  const char *sku, size_t *count_out)
 {
@@ -110,8 +110,8 @@ static enum db_result lock_orders(struct returning *returning)
     return ledger_query(returning->ledger);
 }
 
-/* Takes units of a sale off its segments, from as many as it needs. False when they have not sold
- * as many, and then nothing is taken; `damaged_out`: the whole sale has not. */
+/* Takes units of a sale off as many of its segments as it needs. False, with nothing taken, when
+ * they have not sold as many; `damaged_out`: nor has the whole sale. */
 static bool take_off(struct ledger_return_segment *segments, size_t count, uint32_t round,
                      uint32_t units, bool *damaged_out)
 {
@@ -181,8 +181,8 @@ static void read_orders(struct returning *returning)
 
 /* ---- the changes ---- */
 
-/* Returns the number of statements appended. The rows are locked, so their guards hold; they are
- * there for a server that takes no locks as we know them. */
+/* Returns the number of statements appended. The rows are locked, so their guards always hold; they
+ * are for a server whose locks work differently. */
 static size_t text_segments(struct sql_text *sql, struct ledger_return *returned)
 {
     size_t count = 0;
@@ -214,8 +214,8 @@ static void text_statuses(struct sql_text *sql, const struct ledger_return *retu
     sql_append(sql, ")", 1);
 }
 
-/* Appends a list of the sales whose units come back, each with the round or the number of the first
- * of its changed segments. */
+/* Appends a list of the sales whose units return, each with the round or the number of its first
+ * changed segment. */
 static void text_sales(struct sql_text *sql, const struct ledger_return *returned, bool rounds)
 {
     const char *sku = NULL;
@@ -230,10 +230,10 @@ static void text_sales(struct sql_text *sql, const struct ledger_return *returne
     sql_append(sql, ")", 1);
 }
 
-/* Asks which sales count their users' units, or have begun to, and for orders up to which id; NULL
- * for all of them. The first statement waits for the piece that is being counted and keeps the next
- * from beginning. Both come while the segments' rows are locked, because a sale that begins to
- * count changes all of them first. */
+/* Asks which sales count their users' units, or have begun to, and up to which order id (NULL: all
+ * orders). The first statement waits for the piece that is being counted and keeps the next from
+ * beginning. Both run while the segments' rows are locked, because a sale that begins to count
+ * changes all of them first. */
 static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
 {
     sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
@@ -280,8 +280,8 @@ static enum db_result return_to_quotas(struct returning *returning)
     return ledger_query(returning->ledger);
 }
 
-/* Only the units of orders whose status changes here go back, under the locks of their rows: that
- * is what makes a repeat harmless. */
+/* Returns units only of orders whose status changes here, under the locks of their rows, which
+ * makes a repeat harmless. */
 static enum db_result return_orders(struct returning *returning)
 {
     struct sql_text *sql = &returning->ledger->sql;

@@ -1,4 +1,4 @@
-/* The statuses of an order: which transitions exist.
+/* Defines the statuses of an order and the transitions between them.
  *
  * why_ledgers_clock: the statement that changes the status decides whether the order's time to pay
  * is over, by the clock of the ledger's server, for payment and expiry alike. So daemons whose
@@ -19,15 +19,15 @@ static const char *const names[] = {
 };
 
 /* The present round of the order's sale. For a payment it is locked, so that no reset can end the
- * round before the payment is committed. A sale that somebody is changing is skipped, by the words
- * of MySQL or those of MariaDB: its order seems not payable in that statement alone. */
+ * round before the payment is committed. A sale that another transaction is changing is skipped (in
+ * the syntax of MySQL or MariaDB): its order seems not payable in that statement alone. */
 #define ROUND_NOW(lock) "(SELECT s.round FROM sale s WHERE s.sku=o.sku" lock ")"
 #define SHARE_SKIP_LOCKED "/*!80001 FOR SHARE SKIP LOCKED*//*M! LOCK IN SHARE MODE SKIP LOCKED*/"
 
 #define IN_TIME "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND o.round="
 #define RESERVED(condition) "(o.status='reserved' AND " condition ")"
 
-/* All transitions, each from LEDGER_RESERVED. No statement changes a status but under its
+/* All transitions, each from LEDGER_RESERVED. Every statement that changes a status uses its
  * condition. */
 static const char *const conditions[LEDGER_STATUSES] = {
     [LEDGER_PAID] = RESERVED(IN_TIME ROUND_NOW("")),

@@ -1,4 +1,4 @@
-/* Orders in the ledger: written, looked up, listed, paid, ended. */
+/* Orders in the ledger: writes, looks up, lists, pays, cancels and expires them. */
 #ifndef SQL_ORDERS_H
 #define SQL_ORDERS_H
 
@@ -14,11 +14,10 @@ enum ledger_status {
     LEDGER_STATUSES
 };
 
-/* The word for a status, in the ledger and in answers. */
+/* A status's name, as the ledger and answers write it. */
 const char *ledger_status_name(enum ledger_status status);
 
-/* True when an order whose status is named `from` may go to `to`, apart from conditions on the
- * time. */
+/* True when an order whose status is named `from` may go to `to`, unless its time forbids it. */
 bool ledger_status_may(const char *from, enum ledger_status to);
 
 /* True for the name of a status. */
@@ -29,7 +28,7 @@ bool ledger_status_final(const char *status);
 
 /* ---- commits ---- */
 
-/* One order to be written. What the pointers point to stays the caller's. */
+/* One order to be written. The caller owns the strings. */
 struct ledger_order {
     uint64_t order_id;
     const char *sku;
@@ -41,11 +40,11 @@ struct ledger_order {
     int64_t created_ms; /* UTC, since 1970 */
     uint32_t limit;     /* units the user may have in this round; 0: no limit, and not counted */
     int64_t expires_ms; /* UTC, since 1970: when the order expires unless it is paid; 0: never */
-    int64_t until_ns;   /* monotonic: from then on it must not be committed any more; 0: never so */
+    int64_t until_ns;   /* monotonic: must not be committed from then on; 0: no such bound */
 };
 
-/* From which fence a stock update may bring a segment, and to which. Every guard also checks round
- * and settings, and that the segment has the units. */
+/* How a stock update may move a segment's fence. Every guard also checks round, settings and that
+ * the segment has the units. */
 enum ledger_guard {
     LEDGER_CHAIN,    /* from `settled`, which is smaller than `fence`, to `fence` */
     LEDGER_FENCED,   /* from any that is smaller than `fence`, to `fence` */
@@ -58,22 +57,21 @@ struct ledger_stock_update {
     const char *sku;
     uint32_t segment;
     uint32_t round;
-    uint32_t units;            /* sold more */
+    uint32_t units;            /* to add to `sold` */
     uint64_t fence;            /* of the lock under which the units were taken */
     uint64_t settled;          /* the fence at which the segment was settled when they were taken */
     uint32_t settings_version; /* of the settings by which the orders were decided */
     enum ledger_guard guard;
-    bool refused; /* out: this segment's guard refused the update, or perhaps that of another */
+    bool refused; /* out: the guard refused this update, or perhaps another one */
 };
 
-/* One transaction: inserts the orders and updates each segment. A segment changes only as its guard
- * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO); of many updates,
- * all of them are. `updates` are sorted by sku and segment: all transactions take the rows of
- * segments in that order, as they would deadlock otherwise. LEDGER_LIMIT and LEDGER_DUPLICATE: at
- * least one of the orders caused it, and nothing is done. LEDGER_LATE: the time of at least one was
- * over when all was written, and nothing is done.
+/* Inserts the orders and updates the segments in one transaction. LEDGER_NO: a guard refused its
+ * update, which is marked `refused`; of many updates, all are marked. LEDGER_LIMIT,
+ * LEDGER_DUPLICATE, LEDGER_LATE (its time was over when all was written): at least one order caused
+ * it. Nothing is done then. `updates` are sorted by sku and segment: all transactions lock the rows
+ * of segments in that order, which prevents deadlocks.
  *
- * why_last: an order's time is looked at when its key is written and before the COMMIT is sent. So
+ * why_last: an order's time is checked after its key is written and before the COMMIT is sent. So
  * whoever looks for the key when that time is over, and does not find it even uncommitted
  * (ledger_keys_find), knows that this order is never committed, whatever hangs. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
@@ -83,32 +81,32 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
 /* ---- unknown commits, and segments counted again ---- */
 
 /* Settles an unknown commit: locks the row of one of its segments, which waits for the old
- * transaction to end, then looks for one of its orders, by id, sale, round, user and key: another
- * process may have written the id for another order. Where the update has a fence, the row's is
- * raised to it, so that a transaction that has not begun yet is refused. LEDGER_OK: it was
- * committed, and is on the disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: the ledger
- * cannot be asked now. */
+ * transaction to end, then looks for one of its orders by id, sale, round, user and key (another
+ * process may have used the id for another order). If the update has a fence, raises the row's to
+ * it, so that a transaction that has not begun yet is refused. LEDGER_OK: it was committed, and is
+ * on disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: the ledger cannot be asked
+ * now. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order);
 
 /* Raises the fences of the segments to the given ones where they are smaller, and reads the rows.
  * `segments` in: segment and fence; out: the row as it is now (its fence may be greater than the
- * one given; round 0: there is no such row, or it makes no sense). Can always be repeated. */
+ * one given; round 0: no such row, or it makes no sense). May be repeated. */
 enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
                                   struct ledger_segment *segments, size_t count);
 
 /* ---- what is visible made durable ---- */
 
-/* Makes sure that all is on the disk that this ledger has read on a connection, by its number
- * (ledger_connection, asked after the reading).
+/* Makes durable everything that this ledger has read on a connection, given by its number
+ * (ledger_connection, asked after the reading). LEDGER_OK, LEDGER_UNKNOWN, or LEDGER_FAILED, also
+ * when another connection is in use by now: then read again.
  *
- * why_a_write: InnoDB shows a commit to others before it is on the disk, and a server that dies in
- * between forgets it. A commit of one's own, of whatever it is, returns only after everything that
- * was committed before it is on the disk as well.
+ * why_a_write: InnoDB shows a commit to others before it is on disk, and a server that dies in
+ * between forgets it. Our own commit, of anything, returns only when all earlier commits are on
+ * disk.
  *
- * why_one_connection: a server that died after the reading may have forgotten what was read; its
- * successor's commit says nothing of it. LEDGER_OK, LEDGER_FAILED (also when another connection is
- * in use by now: read again) or LEDGER_UNKNOWN. */
+ * why_one_connection: a server that died after the reading may have forgotten what was read; a
+ * commit at its successor proves nothing about it. */
 enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection);
 
 /* ---- orders as the ledger has them ---- */
@@ -120,8 +118,8 @@ struct ledger_record {
     char user_id[USER_ID_SIZE];
     char key[IDENTIFIER_SIZE]; /* "" for none */
     char status[16];           /* "": there is no such order */
-    bool damaged; /* its rows make no sense, see ledger_fault: nothing else but the id is set */
-    /* Read for a payment alone; else false. */
+    bool damaged;              /* its rows make no sense (ledger_fault): only the id is set */
+    /* Set by ledger_pay alone; else false. */
     bool payable;    /* reserved, in time by the ledger's clock, and of the sale's present round */
     bool round_over; /* not paid, and the sale is in a later round */
     char created_at[LEDGER_TIME_SIZE];
@@ -133,9 +131,9 @@ struct ledger_record {
 
 /* ---- orders by id and by key ---- */
 
-/* Looks up the orders that the records name by their `order_id`, up to LEDGER_ORDERS_MAX of them,
- * and fills the records in; an id may come more than once. What it finds is committed, though
- * perhaps not on the disk yet, see ledger_confirm. LEDGER_OK or LEDGER_FAILED. */
+/* Fills in up to LEDGER_ORDERS_MAX records by their `order_id`; an id may come more than once. The
+ * orders found are committed, though perhaps not on disk yet (ledger_confirm). LEDGER_OK or
+ * LEDGER_FAILED. */
 enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
                                       size_t count);
 
@@ -145,9 +143,9 @@ struct ledger_key {
     uint64_t order_id; /* out: 0 when there is no such key */
 };
 
-/* Looks up many idempotency keys in one query, also those that a transaction under way has written
- * and not committed: ledger_orders_find tells the orders of these from others. It waits for no
- * transaction and locks nothing. LEDGER_OK or LEDGER_FAILED. */
+/* Looks up many idempotency keys in one query, including keys that an open transaction has written;
+ * ledger_orders_find finds only committed orders and so tells them apart. Waits for no transaction,
+ * locks nothing. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count);
 
 /* ---- lists ---- */
@@ -157,19 +155,18 @@ enum {
     LEDGER_USER_IDS_MAX = 512, /* orders of a user that one call reads */
 };
 
-/* Which orders a listing wants; "" stands for any. */
+/* Selects the orders of a listing; "" stands for any. */
 struct ledger_filter {
     char sku[IDENTIFIER_SIZE];
     char user_id[USER_ID_SIZE];
     char status[16]; /* as ledger_status_name writes it */
 };
 
-/* Lists up to `max` orders with ids above `after`, sorted by id, without their keys. Orders whose
- * rows make no sense are left out, and noted in ledger_fault. It reads along the primary key, at
- * most LEDGER_SCAN_MAX rows; with a user in the filter, the user's keys, until ledger_purge has
- * deleted them, and at most LEDGER_USER_IDS_MAX of the orders. So it may find fewer although there
- * are more: `next_out` is the id to go on after; 0: there are no more. LEDGER_OK or
- * LEDGER_FAILED. */
+/* Lists up to `max` orders with ids above `after`, sorted by id, without their keys; leaves out
+ * damaged ones and notes them in ledger_fault. It reads at most LEDGER_SCAN_MAX rows along the
+ * primary key; with a user in the filter, the user's keys (until ledger_purge deletes them) and at
+ * most LEDGER_USER_IDS_MAX orders. So it may find fewer than there are: `next_out` is the id to go
+ * on after; 0: there are no more. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);
@@ -178,7 +175,7 @@ enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger
 
 enum { LEDGER_QUOTA_ORDERS_MAX = 10 }; /* orders of one user that a refusal names */
 
-/* What a user has in a round of a sale with a limit per user. */
+/* The units of a user in a round of a sale with a limit per user. */
 struct ledger_quota {
     const char *sku;
     const char *user_id;
@@ -195,14 +192,14 @@ enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota
 
 /* ---- payments ---- */
 
-/* Pays the orders that the records name by their `order_id`, up to LEDGER_ORDERS_MAX of them, of
- * whatever sales, in one transaction, and fills the records in as they are after it. An order is
- * paid if it is reserved and its time to pay is not over by the ledger's clock; `moved_out`, one
- * for each record, tells which orders this call has paid, for an id that comes more than once at
- * its first place. It waits for nobody: a record that stays `payable` belongs to an order that
- * another transaction is changing; try it again. LEDGER_OK: what the records say is on the disk,
- * unless it may still change. LEDGER_DAMAGED: no order is paid, as the rows of one that would be
- * make no sense (`damaged`); repeat it without that one. LEDGER_UNKNOWN: repeat it. */
+/* Pays the orders of up to LEDGER_ORDERS_MAX records, named by `order_id`, of any sales, in one
+ * transaction, and fills the records in as they are afterwards. An order is paid if it is reserved
+ * and in time by the ledger's clock. `moved_out`, one for each record: this call has paid the order
+ * (an id that comes more than once: at its first place). Waits for nobody: a record that stays
+ * `payable` belongs to an order that another transaction is changing; try it again. LEDGER_OK: what
+ * the records say is on disk, unless it may still change. LEDGER_DAMAGED: nothing is paid, because
+ * the rows of an order to pay make no sense (`damaged`); repeat without it. LEDGER_UNKNOWN: repeat
+ * it. */
 enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
                               size_t count, bool *moved_out);
 
@@ -216,35 +213,35 @@ struct ledger_due {
     uint32_t qty;
 };
 
-/* How far ledger_due_list has read; all zero: it begins. */
+/* The progress of ledger_due_list; all zero at the beginning. */
 struct ledger_due_cursor {
     bool more; /* there may be more due orders after this one */
     char expires_at[LEDGER_TIME_SIZE];
     uint64_t first_id;
 };
 
-/* Lists reserved orders whose time is over by the ledger's clock, at most `max`, and moves
- * `cursor` on. A call may find none although `cursor->more` says to go on. Earlier calls give
- * the orders that expire earlier; within a call they are sorted by id. Orders whose rows make no
- * sense are left out, and noted in ledger_fault. LEDGER_OK or LEDGER_FAILED. */
+/* Lists at most `max` reserved orders whose time is over by the ledger's clock and moves `cursor`
+ * on; leaves out damaged ones and notes them in ledger_fault. Earlier calls give the orders that
+ * expire earlier; within a call they are sorted by id. A call may find none though `cursor->more`
+ * says to go on. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out);
 
 /* ---- cancelled and expired orders ---- */
 
 enum {
-    /* Orders of one return: fewer than the 1000 from which MariaDB makes a subquery of a list. */
+    /* Orders of one return. MariaDB makes a subquery of a list of 1000 or more. */
     LEDGER_RETURNS_MAX = 900,
 };
 
-/* A segment that the caller has locked, for units to be taken off what it has sold. */
+/* A segment that the caller has locked; returned units are taken off its `sold`. */
 struct ledger_return_segment {
     const char *sku;
     uint32_t segment;
     uint32_t segments; /* of the sale, as far as the caller knows */
     uint64_t fence;    /* of the caller's lock */
-    /* Out: the row as the transaction leaves it. Its round is 0 when the ledger has no such row,
-     * when another transaction holds it, and when it makes no sense. */
+    /* Out: the row as the transaction leaves it. Round 0: the ledger has no such row, another
+     * transaction holds it, or it makes no sense. */
     struct ledger_segment row;
     uint32_t returned; /* out: units taken off `sold`; if any, the row's fence is the caller's */
 };
@@ -253,8 +250,8 @@ struct ledger_return_order {
     uint64_t order_id;
     bool round_over; /* its sale is in a later round, so its units no longer exist */
     bool moved;      /* out: its status has changed */
-    bool unmet;      /* out: its sale's segments are given, and have not sold as much as it has */
-    bool damaged;    /* out: nor has its whole sale */
+    bool unmet;      /* out: the given segments of its sale have sold less than its units */
+    bool damaged;    /* out: and so have all segments of its sale */
 };
 
 /* Compares the ids of two struct ledger_return_order, for qsort and bsearch. */
@@ -264,7 +261,7 @@ static inline int ledger_return_order_compare(const void *left, const void *righ
     return (a->order_id > b->order_id) - (a->order_id < b->order_id);
 }
 
-/* Orders of any sales that are cancelled, or expire, together. */
+/* Orders, of any sales, to cancel or expire together. */
 struct ledger_return {
     enum ledger_status to; /* LEDGER_CANCELLED or LEDGER_EXPIRED */
     struct ledger_return_order *orders;
@@ -273,13 +270,12 @@ struct ledger_return {
     size_t segment_count; /* 0..LEDGER_SEGMENTS_MAX, sorted by sku and segment */
 };
 
-/* One transaction: changes the statuses of those orders that may change, takes their units off what
- * the given segments of their sales have sold, in whatever parts, and gives them back to their
- * users' quotas. An order stays as it is while another transaction holds its row, and when the
- * segments of its sale and round have not sold as much as it has. No row of a segment or an order
- * is waited for. LEDGER_NO: a segment refused, and nothing is done. It may be repeated, after
- * LEDGER_UNKNOWN as well: no unit is returned twice. With any result but LEDGER_OK no order counts
- * as moved. */
+/* Changes, in one transaction, the statuses of the orders that may change, takes their units off
+ * the given segments of their sales, in any parts, and gives them back to their users' quotas.
+ * Skips an order while another transaction holds its row, and when the segments of its sale and
+ * round have sold less than its units. Waits for no row of a segment or an order. LEDGER_NO: a
+ * segment refused, and nothing is done. May be repeated, after LEDGER_UNKNOWN as well: no unit is
+ * returned twice. With any result but LEDGER_OK no order counts as moved. */
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned);
 
 /* ---- for sql/ only ---- */
@@ -290,8 +286,8 @@ static inline bool ledger_update_fenced(const struct ledger_stock_update *update
     return update->guard == LEDGER_CHAIN || update->guard == LEDGER_FENCED;
 }
 
-/* The columns of a SELECT from orders o, and the reader of a row that begins with them. False when
- * the row makes no sense, which is noted then. */
+/* The columns of a SELECT from orders o, and the reader of a row that begins with them. It returns
+ * false, having noted the damage, when the row makes no sense. */
 #define LEDGER_RECORD_COLUMNS(key)                                                                 \
     "o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment," key ",o.status,o.created_at,o.expires_at"
 bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, char **row);
@@ -299,12 +295,12 @@ bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, cha
 /* The condition, in SQL, under which the row `o` of orders may go to `to`. */
 const char *ledger_status_condition(enum ledger_status to);
 
-/* That for LEDGER_PAID in a statement that locks the order to pay it: what the condition reads of
- * the sale stays so until the transaction ends. An order whose sale somebody else is changing does
- * not meet it, and may meet it again in the next statement. */
+/* The condition for LEDGER_PAID in a statement that locks the order: it keeps what it reads of the
+ * sale unchanged until the transaction ends. An order whose sale another transaction is changing
+ * fails it, and may meet it in the next statement. */
 const char *ledger_status_payable_locking(void);
 
-/* Statements with which the present transaction's commit does what ledger_confirm does. */
+/* Statements that make the present transaction's commit do the work of ledger_confirm. */
 extern const char ledger_confirm_text[];
 
 #endif

@@ -1,4 +1,4 @@
-/* Units per user in sales with a limit: counted, given back, looked up. */
+/* Counts, gives back and looks up units per user in sales with a limit. */
 #include "sql/orders/user_quota.h"
 
 #include <assert.h>
@@ -11,11 +11,11 @@
 /* ---- written ---- */
 
 /* One row per user and round holds the units and the ids of the orders, so a limit costs one row
- * written per order, and one row read where it refuses. */
+ * written per order, and one row read per refusal. */
 
-/* An UPDATE for each user costs the server three times as much as an INSERT of many rows that exist
- * already. Should one be missing after all, the user gets a row without units. Commas around the
- * list and the id make REPLACE match whole ids: ",12," is not in ",112,". */
+/* An UPDATE for each user costs the server three times as much as an INSERT of many existing rows.
+ * If a row should be missing after all, the user gets one without units. Commas around the list and
+ * the id make REPLACE match whole ids: ",12," is not in ",112,". */
 void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
                             size_t count)
 {
@@ -46,7 +46,7 @@ static void quota_read(struct ledger_quota *quota, char **row)
         quota->order_ids[quota->order_count++] = strtoull(at, &at, 10);
 }
 
-/* One SELECT per sale, because MariaDB uses the primary key for it however many users there are. */
+/* One SELECT per sale, for which MariaDB uses the primary key however many users there are. */
 static void text_find(struct sql_text *sql, const struct ledger_quota *quotas, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -75,7 +75,7 @@ enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         const struct ledger_quota key = {.sku = row[0], .user_id = row[1]};
         struct ledger_quota *quota = bsearch(&key, quotas, count, sizeof key, compare);
-        if (!quota) /* not asked for: then none of the rows can be believed */
+        if (!quota) /* not asked for: no row can be trusted then */
             return LEDGER_FAILED;
         quota_read(quota, row);
     }

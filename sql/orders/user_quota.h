@@ -23,8 +23,8 @@ struct user_quota_return {
     uint32_t qty;
 };
 
-/* Appends a statement, with its semicolon, that gives back the units of orders, one at least, that
- * are cancelled or expire and were counted. Sorted by user, so that transactions that meet in
+/* Appends a statement, with its semicolon, that gives back the units of orders that were counted,
+ * one at least, and are cancelled or expire. Sorted by user, so that transactions that meet in
  * several quotas wait for each other and do not deadlock. */
 void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
                             size_t count);

@@ -1,4 +1,4 @@
-/* What an audit adds up: orders, page by page along their ids, and the units counted for users. */
+/* Adds up orders, page by page along their ids, and the units counted for users, for audits. */
 #include "sql/sales/sales.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/orders.h"
 
-/* An order's key is deleted when its round is long over; see ledger_purge.c. */
+/* A purge deletes an order's key when its round is long over (ledger_purge.c). */
 #define KEPT                                                                                       \
     "NOT EXISTS(SELECT 1 FROM sale_round r WHERE r.sku=o.sku AND r.round=o.round "                 \
     "AND(r.step<>'keys' OR r.purged_to>0))"

@@ -1,20 +1,19 @@
-/* Counting what the users of a sale have, after a limit was set while the sale ran.
+/* Counts the units of a sale's users, after a limit was set while the sale ran.
  *
  * why_checked: where the orders of the round begin is a guess, by the clocks that made their ids.
- * So the sale opens only when its users have as many units as its segments have sold; else all
- * orders that there are get counted. A return that comes before the sum makes it no greater than
- * what was counted of each user, also when the order was not counted: so the sums are equal only
- * when every user is right.
+ * So the sale opens only when its users have as many units as its segments have sold; otherwise all
+ * orders get counted. A return before the comparison can lower a user's count, even for an order
+ * that was not counted, but never raises it: so equal sums mean that every user is right.
  *
  * why_exact: the sale is closed, so it gets no orders meanwhile, but orders may be returned. A
  * piece and a return wait for each other at the row of quota_count (text_counted in
- * ledger_return.c). So a piece sees every return that went before it, and a return knows whether
- * its order was counted.
+ * ledger_return.c). So a piece sees every earlier return, and a return knows whether its order was
+ * counted.
  *
  * why_this_order: transactions lock the sale, segments, the row of quota_count and the users'
- * quotas in this order and leave out what they do not need; while they hold one of these they wait
- * for no order. So they cannot deadlock, and that is why opening the sale, which changes the
- * segments, is a transaction of its own. */
+ * quotas in this order, omit what they do not need, and wait for no order meanwhile. So they cannot
+ * deadlock, and that is why opening the sale, which changes the segments, is a transaction of its
+ * own. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -30,7 +29,7 @@ struct step {
     uint32_t round;
     uint32_t limit;
     bool cleared; /* what an earlier limit had counted is deleted */
-    bool all;     /* from id 0 on, to whatever end */
+    bool all;     /* from id 0 to the end of the table */
     uint64_t counted_to, last_id;
 };
 
@@ -45,7 +44,7 @@ enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIF
     return result;
 }
 
-/* A row that a reset has left behind is of another round than the sale. */
+/* A row that a reset has left behind has another round than the sale. */
 static enum db_result lock(struct step *step)
 {
     char **row;
@@ -68,7 +67,7 @@ static enum db_result lock(struct step *step)
     return DB_OK;
 }
 
-/* Deletes what was counted in all rounds; when nothing is left, the next step counts. */
+/* Deletes the counts of all rounds; when nothing is left, the next step counts. */
 static enum db_result forget(const struct step *step)
 {
     struct ledger *ledger = step->ledger;
@@ -82,13 +81,13 @@ static enum db_result forget(const struct step *step)
         step->all, step->sku, step->round, step->sku);
 }
 
-/* Counts the orders up to `end`, but for those that were counted while the sale had no limit. A
- * user who has more than the limit keeps it.
+/* Counts the orders up to `end`, except those counted while the sale had no limit. A user who has
+ * more than the limit keeps it.
  *
- * One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
- * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. `units` behind
- * its assignment is the sum. It is bounded: a damaged order may have more units than the column
- * holds, and the sale would never open. */
+ * GROUP_CONCAT fails the statement when one user's ids are too long. MariaDB takes a limit for the
+ * ids; MySQL has none, so db_connection.c raises the allowed length. `units` after its assignment
+ * is the sum. It is bounded, because a damaged order may have more units than the column holds, and
+ * the sale would never open. */
 static void text_count(const struct step *step, uint64_t end)
 {
     sql_begin(&step->ledger->sql,
@@ -135,8 +134,8 @@ static enum db_result go_on(struct step *step)
     return step->cleared ? count(step) : forget(step);
 }
 
-/* Opens the sale, unless a reset or another limit came in between: its row is locked first, and
- * then looked at. */
+/* Opens the sale, unless a reset or another limit came in between: it locks the row, then checks
+ * it. */
 static enum db_result open_sale(struct ledger *ledger, const char *sku)
 {
     enum db_result result =
@@ -152,7 +151,7 @@ static enum db_result open_sale(struct ledger *ledger, const char *sku)
     return result == DB_OK && db_affected(ledger->db, 1) != 1 ? DB_NO : result;
 }
 
-/* One statement sees each return wholly or not at all. LEDGER_NO: orders were missed. */
+/* One statement sees each return either wholly or not at all. LEDGER_NO: orders were missed. */
 static enum ledger_result compare_sums(const struct step *step)
 {
     char **row;

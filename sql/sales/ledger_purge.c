@@ -1,4 +1,4 @@
-/* What only a running round needs, deleted when the round has long been over.
+/* Deletes the rows that only a running round needs, long after the round is over.
  *
  *   keys ─► users ─► done
  *
@@ -6,8 +6,8 @@
  * transaction that begins with that row, so processes take turns.
  *
  * why_together: orders have no index by sale, so their keys are found by reading the orders of the
- * round's time, most of which belong to other sales. So all rounds that are due share one reading,
- * which each order passes once, and rounds fall due once a day. */
+ * round's time, most of which belong to other sales. So all due rounds share one reading, which
+ * passes each order once, and rounds fall due once a day. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -22,14 +22,14 @@
 struct piece {
     struct ledger *ledger;
     unsigned rows;
-    char ended_before[LEDGER_TIME_SIZE]; /* then the round is due */
+    char ended_before[LEDGER_TIME_SIZE]; /* rounds that ended earlier are due */
     char step[8];
-    uint64_t first_id, last_id; /* between which the orders of the round, or of several, are */
+    uint64_t first_id, last_id; /* the range of the orders of one or more rounds */
     uint64_t purged_to;
     struct ledger_purged *purged;
 };
 
-/* The keys first: of all due rounds the one that is furthest behind. */
+/* Finds the due round whose keys are furthest behind; when no keys are left, one with users. */
 static enum ledger_result find_round(struct piece *piece, unsigned days)
 {
     char **row;
@@ -47,7 +47,7 @@ static enum ledger_result find_round(struct piece *piece, unsigned days)
     return LEDGER_OK;
 }
 
-/* A guess is good enough: what is missed stays, and nobody minds. */
+/* first_id may be a guess: the rows that it misses stay, which does no harm. */
 static enum db_result lock_round(struct piece *piece)
 {
     char **row;
@@ -66,7 +66,7 @@ static enum db_result lock_round(struct piece *piece)
     return DB_OK;
 }
 
-/* Notes that the round is at this step, and how far it has come. */
+/* Notes the round's step and its progress. */
 static enum db_result note_progress(const struct piece *piece, const char *step, uint64_t purged_to)
 {
     return ledger_do(piece->ledger,
@@ -76,7 +76,7 @@ static enum db_result note_progress(const struct piece *piece, const char *step,
 
 /* ---- keys ---- */
 
-/* Deletes the keys of orders up to `end` of all rounds that are due, and takes these as far. */
+/* Deletes the keys of orders up to `end` of all due rounds, and notes the progress in each. */
 static enum db_result delete_keys(const struct piece *piece, uint64_t end)
 {
     return ledger_do(piece->ledger,
@@ -92,7 +92,8 @@ static enum db_result delete_keys(const struct piece *piece, uint64_t end)
                      piece->ended_before);
 }
 
-/* Rounds that have not begun come first, so the others are all at this round's place or behind. */
+/* Rounds that have not begun come first, so all other due rounds are at least as far as this
+ * one. */
 static enum db_result purge_keys(struct piece *piece)
 {
     uint64_t end = 0;

@@ -1,4 +1,4 @@
-/* The beginning of a sale's next round. */
+/* Begins the next round of a sale. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -12,26 +12,27 @@ struct beginning {
     struct ledger *ledger;
     struct ledger_reset *reset;
     const struct ledger_sale *sale; /* as the caller has read it, with the new settings */
-    uint32_t round, version;        /* before; those of a sku whose sale was retired go on */
+    uint32_t round, version;        /* the former ones, also of a sale that was retired */
     struct ledger_segment *segments_out;
 };
 
-/* The version of the settings that a sale of the sku begins from. Those of a sale that was retired
- * must not come again, or whoever still has its settings would take them for the present ones. So a
- * later sale counts from the time of day, as changes are rarer than seconds; the rounds tell apart
+/* The settings' version from which a sale of the sku begins. Versions of a retired sale must not
+ * come again: a process that still has its settings would take them for the present ones. So a
+ * later sale counts from the time of day, as changes are rarer than seconds; rounds tell apart
  * sales of one second. */
 #define FIRST_VERSION                                                                              \
     "IF(MAX(round)IS NULL,0,"                                                                      \
     "GREATEST(TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP()),0)+16*MAX(round))"
 
-/* Locks the sale, by a row of round 0 where there was none, so that two resets wait for each other
- * there. DB_NO: the sale is not as the caller has read it. */
+/* Locks the sale, inserting a row of round 0 where there was none, so that two resets wait for each
+ * other there. DB_NO: the sale is not as the caller has read it. */
 static enum db_result lock_sale(struct beginning *beginning)
 {
     struct ledger *ledger = beginning->ledger;
     const struct ledger_sale *sale = beginning->sale;
     char **row;
-    /* A new row has the last round of an earlier sale of the sku, or 0, so that rounds count on. */
+    /* A new row gets the last round of an earlier sale of the sku, or 0, so that rounds count
+     * on. */
     enum db_result result =
         ledger_do_row(ledger, &row,
                       "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT %s"
@@ -48,7 +49,8 @@ static enum db_result lock_sale(struct beginning *beginning)
     return same ? DB_OK : DB_NO;
 }
 
-/* Before the units are looked at, so that a repeat that waited for its first try is a duplicate. */
+/* Writes the key before units are read, so that a repeat that waited for its first try is a
+ * duplicate. */
 static enum db_result write_key(struct beginning *beginning)
 {
     const struct ledger_reset *reset = beginning->reset;
@@ -75,7 +77,7 @@ static enum db_result read_held(struct beginning *beginning)
     if (result != DB_OK)
         return result;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
-        held += ledger_u32(row[3]); /* the segment itself is made anew, whatever is in it */
+        held += ledger_u32(row[3]); /* unchecked: the segment is made anew */
     beginning->reset->held = held;
     return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;
 }
@@ -95,7 +97,7 @@ static void text_sale(struct sql_text *sql, const struct beginning *beginning)
 }
 
 /* The first `total % segments` segments get one unit more than the others. Fences never go back, so
- * that the late transaction of an older lock finds a fence that is not its own. */
+ * that a late transaction under an older lock does not find its own fence. */
 static void text_rows(struct sql_text *sql, const struct beginning *beginning)
 {
     const struct ledger_sale *sale = beginning->sale;
@@ -165,7 +167,7 @@ enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, con
                                      char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out)
 {
     char **row;
-    /* Neither the units sold nor the settings' version nor a counting are known any more. */
+    /* The units sold, the settings' version and a count under way are no longer known. */
     enum ledger_result result = ledger_read_row(
         ledger, &row,
         "SELECT sku,round,total,segments,0,0," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(

@@ -1,4 +1,4 @@
-/* Units added to a running sale. */
+/* Adds units to a running sale. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -45,8 +45,8 @@ static enum db_result read_segments(struct ledger *ledger, const struct ledger_r
     return count == restock->fence_count ? DB_OK : DB_NO;
 }
 
-/* Divides what is left, with the new units, into equal parts; where it does not divide, the first
- * segments get one unit more. */
+/* Divides what is left, with the new units, into equal parts; the first segments get one unit of
+ * the remainder each. */
 static void level(struct ledger_segment *segments, size_t count, uint32_t units)
 {
     uint32_t left = units;

@@ -1,16 +1,16 @@
-/* The end of a sale: its row and its segments go, its orders stay.
+/* Ends a sale: deletes its row and its segments; its orders stay.
  *
  * why_units: where the orders of the round begin is a guess, by the clocks that made their ids. So
- * the guess decides nothing: only orders with as many units as the segments have sold are all, and
- * as long as fewer are found, the count goes on, to the end of the table and then from its
- * beginning. Reserved orders of earlier rounds are found by the reset that ended their round, which
- * counts in the same way (round_end).
+ * the guess decides nothing: the count is complete only when the orders found have as many units as
+ * the segments have sold; until then it goes on, to the end of the table and then from its
+ * beginning. The reset that ended an earlier round finds its reserved orders, counting in the same
+ * way (round_end).
  *
  * why_fences: orders have no index by their sale, so those that hold units are counted before, in
- * pieces and without any lock. An order that is committed behind the count is found all the same:
- * it changes the units sold or the fence of a segment, and under their locks both must be as
- * before the count. Neither tells by itself: orders sold by counters leave the fence as it is, and
- * a paid order may be cancelled, which raises the fence, while another takes its units. */
+ * pieces and without any lock. An order committed where the count has passed is noticed: it changes
+ * the units sold or the fence of a segment, and under their locks both must be as before the count.
+ * Neither suffices alone: orders sold by counters leave the fence as it is, and a paid order may be
+ * cancelled, which raises the fence, while another takes its units. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@
 
 #define SEGMENTS_SELECT "SELECT SUM(fence),SUM(sold)FROM stock_segment WHERE sku=%s"
 
-/* Notes the segments' sums and where to begin. LEDGER_NO: a round before is still being ended. */
+/* Notes the segments' sums and where to begin. LEDGER_NO: an earlier round is still being ended. */
 static enum ledger_result begin_count(struct ledger *ledger, const struct ledger_sale *sale,
                                       struct ledger_held *held)
 {
@@ -59,7 +59,7 @@ static void add_piece(struct ledger_held *held, char **row)
     }
 }
 
-/* Behind first_id to the end of the table; then, as they are fewer than they should be, before. */
+/* Reads from first_id to the end of the table; if orders are still missing, those before it. */
 enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_sale *sale,
                                      struct ledger_held *held)
 {
@@ -80,8 +80,8 @@ enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_
     return LEDGER_OK;
 }
 
-/* Locks the sale's row and its segments, so that no order, nor any other change, is committed from
- * now on, and compares these. */
+/* Locks the sale's row and its segments, so that no order and no other change is committed from now
+ * on, and compares the sums. */
 static enum db_result lock(struct ledger *ledger, const struct ledger_sale *sale,
                            const struct ledger_held *held)
 {

@@ -1,4 +1,4 @@
-/* Rounds of a sale: noted when they end, their orders counted, and the reserved ones ended. */
+/* Ends the rounds of a sale: notes their ends, counts their orders, expires the reserved ones. */
 #include "sql/sales/ledger_round.h"
 
 #include <assert.h>
@@ -21,11 +21,11 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
 /* ---- the orders of a round ---- */
 
 /* why_units: the units that a round's orders held when it ended are known from its segments. When
- * orders with as many have been seen, none are left, and the rest of the table need not be read.
- * Orders that are cancelled meanwhile hold none any more; then it is read to its end.
+ * orders with as many have been seen, no more are left, and the rest of the table need not be read.
+ * If orders are cancelled meanwhile, the table is read to its end.
  *
- * why_own_rows: a step locks its row of round_end before the orders. Nothing else locks both, as a
- * reset writes a row of its own, so this deadlocks with nobody. */
+ * why_own_rows: a step locks its row of round_end before the orders. Nothing else locks both,
+ * because a reset writes a row of its own, so this deadlocks with nobody. */
 
 void ledger_held_text(struct sql_text *sql, const char *sku, uint32_t round)
 {
@@ -45,7 +45,7 @@ static void text_count(struct sql_text *sql, const char *sku, uint32_t round, ui
     sql_printf(sql, "ORDER BY order_id DESC LIMIT %u)o", rows);
 }
 
-/* `use` gets what this piece adds. False when the server gave no row. */
+/* Adds this piece to `use`. False when the server gave no row. */
 static bool read_count(struct ledger *ledger, uint32_t rows, struct ledger_round_use *use)
 {
     char **row = db_row(ledger->db);
@@ -81,7 +81,8 @@ enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDE
     return LEDGER_OK;
 }
 
-/* Ends the reserved orders of a piece, from the id `from` on and below `below`, 0 for no bound. */
+/* Appends the end of a piece's reserved orders, with ids from `from` on and below `below` (0:
+ * any). */
 static void text_end(struct sql_text *sql, const char *sku, uint32_t round, uint64_t from,
                      uint64_t below)
 {
@@ -93,8 +94,8 @@ static void text_end(struct sql_text *sql, const char *sku, uint32_t round, uint
                ledger_status_condition(LEDGER_EXPIRED));
 }
 
-/* Notes how far it came. The orders of a round that is over can only become fewer, so those counted
- * before are all. */
+/* Notes its progress. The orders of an ended round can only become fewer, so those counted before
+ * the end are all. */
 static enum db_result end_step(struct ledger *ledger, const char *sku, uint32_t round,
                                uint32_t rows, uint32_t *ended_out, bool *done_out)
 {

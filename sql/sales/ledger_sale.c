@@ -1,4 +1,4 @@
-/* Sales: found, listed, with their segments, and their settings changed. */
+/* Finds and lists sales, alone and with their segments, and changes their settings. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -57,7 +57,7 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
     return damaged ? LEDGER_DAMAGED : result;
 }
 
-/* Completes the text by a list of skus. */
+/* Completes the text with a list of skus. */
 static void text_skus(struct sql_text *sql, const char *const *skus, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -90,7 +90,7 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
 {
     uint64_t seen = 0, wanted = 0, pages = 0;
     *count_out = 0;
-    do { /* a page more when damaged rows have taken the places of others */
+    do { /* reads another page if damaged rows took places */
         if (pages++ == LEDGER_DAMAGED_MAX)
             return LEDGER_DAMAGED;
         wanted = seen + max - *count_out;
@@ -133,17 +133,17 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
 struct stock_rows {
     struct ledger *ledger;
     struct ledger_sale sale; /* whose rows are read */
-    bool as_it_is;           /* rows that contradict each other count as well */
-    bool valid;              /* those so far make sense */
-    bool damaged;            /* those of some sale do not */
+    bool as_it_is;           /* accepts rows that contradict each other */
+    bool valid;              /* the sale's rows so far make sense */
+    bool damaged;            /* a sale was left out */
     size_t count;            /* segments read of it */
     struct ledger_segment segments[LEDGER_SEGMENTS_MAX];
     ledger_stock_visit *visit;
     void *context;
 };
 
-/* The sale's units sold are added up from its segments. A statement sees the tables as they were at
- * its beginning. The condition on the round matters only for tables that were changed by hand. */
+/* Adds up a sale's units sold from its segments. A statement sees the tables as they were at its
+ * beginning. The condition on the round matters only for tables that were changed by hand. */
 #define STOCK_SELECT                                                                               \
     "SELECT " LEDGER_SALE_COLUMNS(                                                                 \
         "0") ",segment,g.round,capacity,sold,fence "                                               \
@@ -162,7 +162,7 @@ static void visit_sale(struct stock_rows *rows)
         rows->visit(&rows->sale, rows->segments, rows->count, rows->context);
 }
 
-/* A sale without segments comes in one row that has none. */
+/* A sale without segments comes as one row whose segment is NULL. */
 static void add_row(struct stock_rows *rows, char **row)
 {
     char **columns = row + LEDGER_SALE_WIDTH;
@@ -224,8 +224,8 @@ void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *se
                settings->per_user_limit, settings->pay_within_s, settings->paused);
 }
 
-/* Closes the sale. Once its segments are locked all of its orders are in the ledger, so none has a
- * greater id than the greatest there is. Where nothing is sold there is nothing to count. */
+/* Closes the sale. Once its segments are locked, all of its orders are in the ledger, so the
+ * greatest id there bounds theirs. Where nothing is sold there is nothing to count. */
 static enum db_result close_sale(struct ledger *ledger, const char *sku)
 {
     return ledger_do(ledger,
@@ -239,7 +239,7 @@ static enum db_result close_sale(struct ledger *ledger, const char *sku)
 }
 
 /* Updates the sale's row first, so that two changes of one sale wait for each other there. The
- * segments of a sale that goes on being counted are closed already. */
+ * segments of a sale that is still being counted are closed already. */
 static enum db_result change(struct ledger *ledger, const char *sku,
                              const struct ledger_settings *settings, bool begins_count,
                              bool counting)

@@ -6,8 +6,8 @@
 
 /* ---- sales ---- */
 
-/* What may be changed while a sale runs. Each change, and each restock, increments the version in
- * the sale and in all of its segments at once, so that a stock update decided by older settings is
+/* Settings that may change while a sale runs. Each change and each restock increments the version
+ * in the sale and all of its segments at once, so that a stock update decided by older settings is
  * refused. */
 struct ledger_settings {
     int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
@@ -32,51 +32,49 @@ struct ledger_sale {
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out);
 
-/* Finds many sales, `count` <= LEDGER_ORDERS_MAX, in one query: calls `visit`, which must not use
- * the ledger, with each sale that exists. LEDGER_OK, LEDGER_FAILED, or LEDGER_DAMAGED: a sale was
- * left out, as its row makes no sense. */
+/* Finds up to LEDGER_ORDERS_MAX sales in one query and calls `visit`, which must not use the
+ * ledger, with each that exists. LEDGER_OK, LEDGER_FAILED, or LEDGER_DAMAGED: a sale whose row
+ * makes no sense was left out. */
 enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context);
 
-/* The first `max` sales whose skus come after `after` ("" for the first), in order of their
- * skus; those whose rows make no sense are left out, and noted in ledger_fault. LEDGER_OK,
- * LEDGER_FAILED, or LEDGER_DAMAGED: there are too many of those. */
+/* Lists the first `max` sales after `after` ("" for the first) in order of sku; leaves out damaged
+ * rows and notes them in ledger_fault. LEDGER_OK, LEDGER_FAILED, or LEDGER_DAMAGED: too many rows
+ * were damaged. */
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out);
 
-/* Calls `visit` with every sale in order of their skus, read page by page. On anything but
- * LEDGER_OK some sales may be missing. */
+/* Calls `visit` with every sale in order of sku, in pages. Unless LEDGER_OK, sales may be
+ * missing. */
 enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context);
 
 /* ---- settings ---- */
 
-/* Changes the settings of a sale to `settings` if their version is still the one given. After
- * LEDGER_OK no stock update decided by older settings is accepted, and `settings` has the new
- * version. `begins_count`: a limit is set where there was none, so what users have by now must be
- * counted; the sale is closed until ledger_count_step has done that, or the limit is taken away.
- * LEDGER_NO: the version is another by now, or there is no such sale. LEDGER_UNKNOWN: read the
- * settings again. */
+/* Changes a sale's settings to `settings` if their version is still current, and sets the new
+ * version there. After LEDGER_OK no stock update decided by older settings is accepted.
+ * `begins_count`: a limit is set where there was none, so the sale stays closed until
+ * ledger_count_step has counted what its users have, or the limit is removed. LEDGER_NO: the
+ * version has changed, or there is no such sale. LEDGER_UNKNOWN: read the settings again. */
 enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
                                           struct ledger_settings *settings, bool begins_count);
 
 /* ---- stock ---- */
 
-/* One query holds up to 65,536 rows (5 MB) in memory, should all sales have LEDGER_SEGMENTS_MAX. */
+/* Bounds a query's rows in memory: 65,536 (5 MB) if all sales have LEDGER_SEGMENTS_MAX segments. */
 enum { LEDGER_STOCK_SKUS_MAX = 64 };
 
-/* Called with a sale, with what it has sold, and with its segments in order, of the same round.
- * Must not use the ledger. */
+/* Gets a sale with its units sold, and its segments in order, of the same round. Must not use the
+ * ledger. */
 typedef void ledger_stock_visit(const struct ledger_sale *sale,
                                 const struct ledger_segment *segments, size_t count, void *context);
 
-/* Reads the sales of `count` <= LEDGER_STOCK_SKUS_MAX different skus and their segments by one
- * statement, so that all of it belongs to one moment. Calls `visit` with each sale that exists; an
- * unknown sku is left out. For an audit, `as_it_is`, segments that are missing or have sold more
- * than their capacity leave no sale out. LEDGER_OK; LEDGER_FAILED without any call;
- * LEDGER_DAMAGED: a sale was left out, as its rows make no sense. */
+/* Reads the sales of `count` <= LEDGER_STOCK_SKUS_MAX different skus and their segments in one
+ * statement, as of one moment, and calls `visit` with each that exists. For an audit, `as_it_is`:
+ * segments may be missing or have sold more than their capacity. LEDGER_OK; LEDGER_FAILED without
+ * any call; LEDGER_DAMAGED: a sale whose rows make no sense was left out. */
 enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
                                      bool as_it_is, ledger_stock_visit *visit, void *context);
 
@@ -86,25 +84,25 @@ enum { LEDGER_RESET_TEXT_MAX = 256 }; /* bytes of a reset's request, with its NU
 
 struct ledger_reset {
     const char *key;        /* idempotency key; NULL or "" for none */
-    const char *request;    /* with a key: what the call asks for, in words of the caller's */
+    const char *request;    /* with a key: the caller's own text of the request */
     const uint64_t *fences; /* of the locks of all segments of the old and of the new round */
-    bool end_round;         /* although orders of the old round hold units */
+    bool end_round;         /* even if orders of the old round hold units */
     uint32_t held;          /* out: units that orders of the old round hold */
 };
 
-/* Begins the next round of a sale, or its first. `sale` in: sku, total, segments and settings, and
- * the round and settings' version that the caller has read, 0 for a sale that did not exist; on
- * LEDGER_OK they are the new ones, nothing is sold, and `segments_out` (room for `sale->segments`)
- * has the new rows. From then on no order of the old round can be paid, and ledger_round_end_step
- * ends the reserved ones. LEDGER_NO: orders of the old round hold units (`held` > 0) and
- * `end_round` is off, or (`held` is 0) the round or the version is another by now.
- * LEDGER_DUPLICATE: the key has been used. LEDGER_UNKNOWN: the round may have begun; with a key the
- * call may be repeated, and the repeat waits for the first try to end. */
+/* Begins the next round of a sale, or its first. `sale` in: sku, total, segments, settings, and the
+ * round and settings' version that the caller has read (0 if there was no sale); out, on LEDGER_OK:
+ * the new round and version, with nothing sold; `segments_out` (room for `sale->segments`) gets the
+ * new rows. From then on no order of the old round can be paid, and ledger_round_end_step ends the
+ * reserved ones. LEDGER_NO: orders of the old round hold units (`held` > 0) and `end_round` is off,
+ * or (`held` is 0) the round or the version has changed. LEDGER_DUPLICATE: the key has been used.
+ * LEDGER_UNKNOWN: the round may have begun; a call with a key may be repeated, and waits for the
+ * first try to end. */
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *reset,
                                 struct ledger_sale *sale, struct ledger_segment *segments_out);
 
-/* Finds what a reset did under a key: the sale as it was then, the request, and whether the sale
- * has been retired since. LEDGER_NO: there was none. */
+/* Finds the reset made under a key: the sale as it was then, the request, and whether the sale has
+ * been retired since. LEDGER_NO: no such reset. */
 enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, const char *key,
                                      struct ledger_sale *sale_out,
                                      char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out);
@@ -115,37 +113,35 @@ struct ledger_restock {
     const char *sku;
     const char *key; /* idempotency key; "" for none */
     uint32_t units;
-    uint32_t total_max;     /* units that the sale may have with these */
+    uint32_t total_max;     /* bound on the sale's total with these units */
     const uint64_t *fences; /* of the locks of all segments */
     size_t fence_count;
     bool too_many; /* out: with LEDGER_NO, the total would exceed total_max */
 };
 
-/* One transaction: adds the units and levels the segments, so that all have the same left, give or
- * take one unit: where they were uneven some gain and others lose. It counts as a change of the
- * settings: their version goes up. On LEDGER_OK `sale_out` and `segments_out` (room for
- * `fence_count`) are as they are now. LEDGER_NO: there is no such sale, or it has another number of
- * segments by now, or it would exceed `total_max`. LEDGER_DUPLICATE: the key has been used.
- * LEDGER_UNKNOWN: with a key the call may be repeated; the repeat waits for the first try to
+/* Adds the units in one transaction and levels the segments: all have the same left, give or take
+ * one unit, so some may lose units. Increments the settings' version. On LEDGER_OK `sale_out` and
+ * `segments_out` (room for `fence_count`) are as they are now. LEDGER_NO: there is no such sale,
+ * its number of segments has changed, or it would exceed `total_max`. LEDGER_DUPLICATE: the key has
+ * been used. LEDGER_UNKNOWN: a call with a key may be repeated, and waits for the first try to
  * end. */
 enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *restock,
                                   struct ledger_sale *sale_out,
                                   struct ledger_segment *segments_out);
 
-/* How many units were added under a key, and in which round. LEDGER_NO: none. */
+/* Finds the units added under a key, and their round. LEDGER_NO: no such restock. */
 enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, const char *key,
                                        uint32_t *units_out, uint32_t *round_out);
 
 /* ---- the orders of a round ---- */
 
 /* Orders have no index by sale. So their table is read in pieces, from the newest order back, until
- * all units are found that the round's orders hold. Each function below whose name ends in _step,
- * and ledger_purge, does one piece in a short transaction that notes how far it has come, and locks
- * nothing that orders of other sales need: any process may call it at any time, and processes that
- * do so at once take turns. LEDGER_OK: go on. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is
- * harmless. */
+ * all units are found that the round's orders hold. ledger_purge and each function below whose name
+ * ends in _step does one piece, in a short transaction that notes its progress and locks nothing
+ * that orders of other sales need. Any process may call them at any time; concurrent calls take
+ * turns. LEDGER_OK: go on. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is harmless. */
 
-/* Orders of a round that hold units, as far as they have been read. */
+/* Orders of a round that hold units, counted so far. */
 struct ledger_round_use {
     uint32_t reserved, paid; /* orders */
     uint32_t units;          /* in these orders */
@@ -153,7 +149,7 @@ struct ledger_round_use {
     uint64_t next_id;        /* reading goes on below this id; 0: it begins */
 };
 
-/* Reads on, past at most `rows` orders of whatever sales. LEDGER_OK or LEDGER_FAILED. */
+/* Reads on, past at most `rows` orders of any sale. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, uint32_t round,
                                       uint32_t rows, struct ledger_round_use *use);
 
@@ -161,8 +157,8 @@ enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, ui
 enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE],
                                          uint32_t *round_out);
 
-/* Goes on ending the reserved orders of such a round, past at most `rows` orders of whatever sales.
- * `ended_out` counts the orders that it has expired. LEDGER_NO: nothing is left to do. */
+/* Ends more reserved orders of such a round, past at most `rows` orders of any sale. `ended_out`
+ * counts the orders that it has expired. LEDGER_NO: nothing is left to do. */
 enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku, uint32_t round,
                                          uint32_t rows, uint32_t *ended_out);
 
@@ -171,14 +167,13 @@ enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku,
 /* Finds a sale that ledger_settings_change has closed to be counted. LEDGER_NO: there is none. */
 enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE]);
 
-/* Counts on in a sale, past at most `rows` orders of whatever sales, and opens the sale when that
- * was the rest. LEDGER_NO: the sale is not being counted, or no more, as after the step that opens
- * it. */
+/* Counts on in a sale, past at most `rows` orders of any sale, and opens it when all are counted.
+ * LEDGER_NO: the sale is not being counted, as after the step that opens it. */
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows);
 
 /* ---- the end of a sale ---- */
 
-enum { LEDGER_HELD_ROWS = 50000 }; /* orders of whatever sales that one call looks at */
+enum { LEDGER_HELD_ROWS = 50000 }; /* orders of any sale that one call reads */
 
 /* The orders of a sale's round that hold units, counted in pieces. */
 struct ledger_held {
@@ -186,35 +181,34 @@ struct ledger_held {
     uint32_t round;
     uint64_t reserved, paid; /* orders */
     uint64_t units;          /* in these orders */
-    uint64_t fences, sold;   /* sums of the segments' before the count: any order changes one */
+    uint64_t fences, sold;   /* sums over the segments before the count; any order changes one */
     uint64_t first_id;       /* where the count began: a guess */
-    uint64_t counted_to;     /* orders from first_id, or from 0, up to this id are looked at */
-    bool from_zero;          /* the orders before first_id are looked at, too */
+    uint64_t counted_to;     /* orders from first_id, or from 0, up to this id have been read */
+    bool from_zero;          /* the orders before first_id are read, too */
     bool begun, done;
 };
 
-/* Begins to count the orders of the sale's round, or counts on, past at most LEDGER_HELD_ROWS
- * orders. Done: the orders found hold as many units as the segments had sold, or all orders that
- * there are have been looked at. `held` is zero at first. LEDGER_OK. LEDGER_NO: orders of an
- * earlier round may still be reserved, as long as ledger_round_end_find tells of that round.
- * LEDGER_FAILED. */
+/* Begins or continues the count of the orders of the sale's round, past at most LEDGER_HELD_ROWS
+ * orders. `held` is zero at first. Done: the orders found hold as many units as the segments had
+ * sold, or all orders have been read. LEDGER_OK, LEDGER_FAILED, or LEDGER_NO: orders of an earlier
+ * round may still be reserved, as long as ledger_round_end_find finds that round. */
 enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_sale *sale,
                                      struct ledger_held *held);
 
-/* Ends a sale whose orders were counted: none is reserved. Deletes its row and its segments, and
- * notes its round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, as
- * there is no such sale, or it has another round or changed segments by now: count again.
- * LEDGER_UNKNOWN: the sale may be gone; calling again waits until the first try has ended. */
+/* Ends a sale whose count found no reserved order. Deletes its row and its segments, and notes its
+ * round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, because the sale
+ * is gone, has another round, or its segments have changed: count again. LEDGER_UNKNOWN: the sale
+ * may be gone; another call waits for the first try to end. */
 enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
                                  const struct ledger_held *held);
 
-/* How many segments the last sale of a sku had that was retired. LEDGER_NO: none was. */
+/* Finds how many segments the sku's last retired sale had. LEDGER_NO: no sale was retired. */
 enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
                                        uint32_t *segments_out);
 
 /* ---- retention ---- */
 
-/* What one call has deleted. */
+/* The rows that one call of ledger_purge has deleted. */
 struct ledger_purged {
     char sku[IDENTIFIER_SIZE]; /* of the round at work */
     uint32_t round;
@@ -223,16 +217,15 @@ struct ledger_purged {
     bool done;      /* nothing more is to be deleted of this round */
 };
 
-/* Deletes a piece of what is left of a round that ended more than `days` ago: the keys of its
- * orders, by which their users list them as well, and what its users had. Orders stay. A piece is
- * `rows` rows or so. LEDGER_NO: there is no such round. */
+/* Deletes about `rows` rows of a round that ended more than `days` ago: the keys of its orders, by
+ * which their users list them as well, and its users' quotas. Orders stay. LEDGER_NO: no such
+ * round. */
 enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned rows,
                                 struct ledger_purged *purged_out);
 
 /* ---- audits ---- */
 
-/* Rows that one call reads. */
-enum { LEDGER_AUDIT_ROWS = 10000 };
+enum { LEDGER_AUDIT_ROWS = 10000 }; /* rows that one call reads */
 
 enum ledger_audit_kind {
     LEDGER_AUDIT_ORDERS,   /* of the sale's round, by status */
@@ -240,7 +233,7 @@ enum ledger_audit_kind {
     LEDGER_AUDIT_UNLISTED, /* reserved orders that would never expire */
 };
 
-/* A sum over orders of one sku. The last two kinds are over orders of all rounds. */
+/* A sum over orders of one sku. The last two kinds cover orders of all rounds. */
 struct ledger_audit_sum {
     enum ledger_audit_kind kind;
     char sku[IDENTIFIER_SIZE];
@@ -254,29 +247,28 @@ struct ledger_audit_sum {
 /* Must not use the ledger. */
 typedef void ledger_audit_visit(const struct ledger_audit_sum *sum, void *context);
 
-/* Finds the id up to which a page goes that begins behind `after`: that of the LEDGER_AUDIT_ROWS-th
- * order; UINT64_MAX when there are fewer. LEDGER_OK or LEDGER_FAILED. */
+/* Finds the last id of a page that begins after `after`, that of the LEDGER_AUDIT_ROWS-th order;
+ * UINT64_MAX when there are fewer. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out);
 
-/* Adds up the orders with ids above `after`, up to `end`, by one statement, so that all sums belong
- * to one moment; only those of `sku`, unless it is "". Orders of retired sales count nowhere.
- * LEDGER_OK, or LEDGER_FAILED without any call of `visit`. */
+/* Adds up the orders with ids above `after`, up to `end`, in one statement, as of one moment; only
+ * those of `sku`, unless it is "". Leaves out orders of retired sales. LEDGER_OK, or LEDGER_FAILED
+ * without any call of `visit`. */
 enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,
                                        uint64_t end, ledger_audit_visit *visit, void *context);
 
 struct ledger_audit_users {
     uint64_t users;
-    uint64_t units;   /* that are counted for them */
+    uint64_t units;   /* counted for them */
     uint64_t weighed; /* the same, each times the hash of its user */
     uint64_t above;   /* users with more than their limit */
     char next[USER_ID_SIZE];
 };
 
-/* Adds up the units counted for the next LEDGER_AUDIT_ROWS users of the round behind `after` (""
- * for the first). `next` is the user to go on after, "" when there are no more. `weighed` is
- * linear, so that sums over pages can be compared with those of orders: where it is the same, so is
- * what each user has, but for users whose hashes of 32 bits happen to be equal. LEDGER_OK or
- * LEDGER_FAILED. */
+/* Adds up the units counted for the next LEDGER_AUDIT_ROWS users of the round after `after` ("" for
+ * the first). `next` is the user to go on after, "" when there are no more. `weighed` is linear, so
+ * sums over pages compare with those of orders: equal sums mean equal units of each user, unless
+ * 32-bit hashes of users collide. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, uint32_t round,
                                       const char *after, struct ledger_audit_users *users_out);
 
@@ -294,10 +286,10 @@ enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, ui
 
 enum { LEDGER_SALE_WIDTH = 12 }; /* columns */
 
-/* Reads one row of these columns. False when it makes no sense, which is noted then. */
+/* Reads one row of these columns. False, having noted the damage, when it makes no sense. */
 bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **row);
 
-/* Appends the settings but their version as assignments, with a comma at the end. */
+/* Appends the settings without their version as assignments, with a comma at the end. */
 void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *settings);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the ledger's server does, keeps and takes, and what time it is there. */
+/* Checks the ledger's server: its constraints, its durability, its writes and its clock. */
 #include "sql/server/server.h"
 
 #include <mysqld_error.h>
@@ -11,8 +11,8 @@
 
 /* ---- what it does ---- */
 
-/* No sale has this name: identifiers have no such character. Each connection has a segment of its
- * own, so that daemons that start together do not meet. */
+/* No sale has this name: identifiers have no such character. Each connection has its own segment,
+ * so that daemons that start together do not collide. */
 #define PROBE "'#probe'"
 #define SEGMENT "CONNECTION_ID()%4294967296"
 #define ROW " WHERE sku=" PROBE " AND segment=" SEGMENT
@@ -49,7 +49,7 @@ static const struct {
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* DB_NO at the end, so that everything is rolled back; DB_FAILED: not known. */
+/* Ends with DB_NO, so that everything is rolled back; DB_FAILED: not known. */
 static enum db_result probe(struct db *db, const char **wrong_out)
 {
     *wrong_out = "";
@@ -80,7 +80,7 @@ enum ledger_result ledger_fit(struct ledger *ledger, char why_out[LEDGER_UNFIT_S
 
 /* ---- what it keeps ---- */
 
-/* All servers answer these for names that they do not know, too: by rows that are missing. */
+/* Every server answers these, with fewer rows when it does not know a name. */
 static const char ask_variables[] =
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN('innodb_flush_log_at_trx_commit','log_bin',"
     "'sync_binlog','wsrep_on','wsrep_provider')OR Variable_name LIKE 'rpl_semi_sync%'";
@@ -89,8 +89,7 @@ static const char ask_status[] =
     "'Rpl_semi_sync_master_clients','Rpl_semi_sync_source_status',"
     "'Rpl_semi_sync_source_clients')";
 
-/* MySQL has two names for each setting of semi-synchronous replication, of which a server knows one
- * or the other. */
+/* MySQL has two names for each setting of semi-synchronous replication; a server knows one. */
 enum id {
     FLUSH,
     LOG_BIN,
@@ -143,7 +142,7 @@ static long long number(const struct db_value *value)
     return strtoll(value->text, NULL, 10);
 }
 
-/* The first of these that is so. */
+/* Returns the first setting that makes a commit lose its place on the disk; NULL: none. */
 static const struct db_value *weak_disk(const struct db_value values[ID_COUNT])
 {
     if (db_value_is(&values[FLUSH], "0") || db_value_is(&values[FLUSH], "2"))
@@ -208,11 +207,11 @@ enum ledger_result ledger_durable(struct ledger *ledger, struct ledger_weakness 
 
 /* ---- writes ---- */
 
-/* why_no_variable: @@read_only says nothing about a user who may write all the same, and there are
- * several such variables (super_read_only, innodb_read_only, innodb_force_recovery). The server
- * refuses the statement for each of them, whether it finds a row or not. */
+/* why_no_variable: @@read_only does not bind every user, and there are several such variables
+ * (super_read_only, innodb_read_only, innodb_force_recovery). With any of them the server refuses
+ * the statement, whether it finds a row or not. */
 
-/* No migration has an empty name. Rolled back, because a server with a binary log of statements
+/* No migration has an empty name. Rolled back, because a server with a statement-based binary log
  * would write a lone DELETE to it, rows or none, with an fsync. */
 static const char write_nothing[] =
     "START TRANSACTION;DELETE FROM schema_version WHERE name='';ROLLBACK";

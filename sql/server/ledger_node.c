@@ -1,5 +1,5 @@
-/* Leases of node numbers. A taker locks the rows it looks at, so takers come one after the other;
- * they are 1024, and daemons seldom start. */
+/* Leases node numbers. A taker locks the rows that it reads, so takers run one after the other,
+ * which is cheap: there are 1024 rows, and daemons seldom start. */
 #include "sql/server/server.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include "sql/ledger/ledger_query.h"
 #include "sql/ledger/ledger.h"
 
-/* The greatest ids_before that leaves the ids of a lease. */
+/* The greatest ids_before that leaves room for the ids of a lease. */
 static uint64_t ids_before_max(const struct ledger_node *node)
 {
     return node->last_ms - (uint64_t)node->lease_ms;
@@ -22,8 +22,8 @@ static void text_lease(struct sql_text *sql, const struct ledger_node *node)
                (uint64_t)node->lease_ms * 1000, node->ids_to_ms, node->number);
 }
 
-/* A number that the operator has set is not kept for daemons of the former version. DB_NO: none is
- * free. */
+/* Locks a free number. One that the operator has set is free, too, if a daemon of the former
+ * version has it. DB_NO: no number is free. */
 static enum db_result lock_free(struct ledger *ledger, const struct ledger_node *node,
                                 char ***row_out)
 {
@@ -45,7 +45,7 @@ static enum db_result lock_free(struct ledger *ledger, const struct ledger_node 
     return result == DB_OK && !*row_out ? DB_NO : result;
 }
 
-/* Who has a number that is not free. */
+/* The holder of a number that is not free. */
 struct other {
     char *holder, *until;
     bool used_up; /* the number has no ids left */

@@ -1,4 +1,4 @@
-/* What a daemon asks of the ledger's server when it starts: tables, accounts, the pod. */
+/* Prepares the ledger's server for a daemon that starts: tables, accounts, the pod. */
 #include "sql/server/server.h"
 
 #include <assert.h>
@@ -17,8 +17,8 @@ enum {
     MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
     LOCK_WAIT_S = 60,
     STATEMENT_MS_MAX = 3600 * 1000,
-    TABLE_WAIT_S = 1,      /* of a statement for a table that somebody has open, */
-    TABLE_PAUSE_MS = 3000, /* and before it is tried again */
+    TABLE_WAIT_S = 1,      /* a statement's longest wait for a table that is open elsewhere */
+    TABLE_PAUSE_MS = 3000, /* between two tries */
     PAUSE_STEP_MS = 100,
 };
 
@@ -27,8 +27,7 @@ static enum db_result run_text(struct ledger *ledger, const char *text)
     return db_query(ledger->db, text, strlen(text));
 }
 
-/* Asks a question whose answer is 1 or something else. Not asked is not answered: anything but
- * DB_OK leaves it open. */
+/* Runs a query whose answer is 1 for yes. Unless DB_OK, the answer is not known. */
 static enum db_result ask(struct ledger *ledger, const char *question, bool *yes_out)
 {
     *yes_out = false;
@@ -38,7 +37,7 @@ static enum db_result ask(struct ledger *ledger, const char *question, bool *yes
     return result;
 }
 
-/* Marks the files that were applied. Anything but DB_OK leaves that open. */
+/* Marks the files that were applied. Unless DB_OK, they are not known. */
 static enum db_result read_applied(struct ledger *ledger, bool applied_out[MIGRATIONS])
 {
     memset(applied_out, false, MIGRATIONS * sizeof *applied_out);
@@ -53,7 +52,7 @@ enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema
 {
     bool versions = false, applied[MIGRATIONS] = {false};
     *schema_out = (struct ledger_schema){.files = MIGRATIONS};
-    /* For an account that may use a table, and none that it may not. */
+    /* information_schema shows a table only to an account that may use it. */
     enum db_result result =
         ask(ledger,
             "SELECT COUNT(*)FROM information_schema.tables WHERE table_schema=DATABASE()"
@@ -69,9 +68,9 @@ enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema
     return schema_out->missing == 0 ? LEDGER_OK : LEDGER_NO;
 }
 
-/* why_short_waits: a statement that changes a table waits until nobody has it open, and whoever
- * comes after it waits behind it: one open SELECT would stop all orders. So it gives up after a
- * second, lets the others through, and is tried again. */
+/* why_short_waits: a statement that changes a table waits until nobody has it open, and later
+ * statements queue behind it: one open SELECT would stop all orders. So it gives up after a second,
+ * lets the others through, and is tried again. */
 struct migration {
     struct ledger *ledger;
     bool (*go_on)(const struct ledger_migration *now, void *context);
@@ -106,7 +105,7 @@ static bool pause_for_others(struct migration *migration)
     return true;
 }
 
-/* The wait is set before each try, as the connection may be a new one. */
+/* Sets the wait before each try, because the connection may be a new one. */
 static enum db_result run_statement(struct migration *migration)
 {
     char wait[64];
@@ -125,8 +124,8 @@ static enum db_result run_statement(struct migration *migration)
     }
 }
 
-/* Statements end in a semicolon at the end of a line; comments have lines of their own. Sent one by
- * one, because patience is for the first statement of a query. */
+/* Sends the statements one by one, because patience is for the first statement of a query. They end
+ * in a semicolon at the end of a line; comments have lines of their own. */
 static enum db_result run_statements(struct migration *migration, const char *text)
 {
     struct sql_text *sql = &migration->ledger->sql;
@@ -219,7 +218,7 @@ enum { ACCOUNT_MAX = 32 - (sizeof "_migrate" - 1) }; /* MySQL 8 takes names of 3
 static const char serving[] = "SELECT, INSERT, UPDATE, DELETE";
 static const char migrating[] = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP";
 
-/* In the name of a database that rights are given on, _ and % stand for any characters. */
+/* Escapes _ and %, which are wildcards in the name of a database that rights are given on. */
 static void print_database(FILE *out, const char *name)
 {
     putc('`', out);
@@ -263,7 +262,7 @@ bool ledger_grants_print(FILE *out, const char *url_text)
     char error[URL_ERROR_SIZE];
     struct url url;
     bool parsed = url_parse(url_text, "mysql", &url, error, sizeof error);
-    assert(parsed); /* whoever gives a configuration has checked it */
+    assert(parsed); /* the configuration has been checked */
     if (url.user[0] == '\0' || strlen(url.user) > ACCOUNT_MAX)
         return false;
     fprintf(out, "-- The account that serves, with update_tables = off%s.\n",
