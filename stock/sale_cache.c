@@ -1,12 +1,11 @@
-/* The sales that this process knows: a cache of the ledger, and the memory of how many units are
- * left.
+/* Caches the sales of the ledger that this process knows, and remembers their units left.
  *
- * why_two_counters: a retired sale is freed when no thread can look at it any more. A thread
- * counts itself in one of two counters, by whether the epoch is even or odd when it enters. The
- * epoch moves on only when the other counter, of the epoch before, is zero; so after a thread
- * has counted itself, the epoch moves on once at most until it leaves. A sale is taken out of its
- * chain in some epoch; two epochs later every thread that may have come to it, also through sales
- * that were taken out before, has left. */
+ * why_two_counters: a retired sale is freed when no thread can use it any more. A thread counts
+ * itself in one of two counters, by whether the epoch is even or odd when it enters. The epoch
+ * moves on only when the other counter, of the epoch before, is zero; so after a thread has counted
+ * itself, the epoch moves on once at most until it leaves. A sale is taken out of its chain in some
+ * epoch; two epochs later every thread that may have come to it, also through sales that were taken
+ * out before, has left. */
 #include "stock/sale_cache.h"
 
 #include <assert.h>
@@ -25,7 +24,7 @@ static_assert((int)SALES_ALL_MAX < (int)CHAINS, "chains are short");
 static_assert(SALES_MAX < SALES_ALL_MAX, "some may wait to be freed");
 
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
- * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
+ * again. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
  * but for no longer than STALE_NS, in case the probing order is lost. */
 #define PROBE_NS (50 * CLOCK_NS_PER_MS)
 #define STALE_NS CLOCK_NS_PER_S
@@ -34,17 +33,17 @@ static_assert(PROBE_NS < STALE_NS, "the ledger is asked anew before the memory e
 
 struct sale {
     char sku[IDENTIFIER_SIZE];
-    pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
+    pthread_mutex_t mutex; /* guards the snapshot, and writes of the units left */
     struct sale_snapshot snapshot;
-    _Atomic(struct sale *) chained; /* the next one of its chain; under the cache's mutex */
-    struct sale *next_out;          /* of those that were retired later */
+    _Atomic(struct sale *) chained; /* the next sale of its chain; under the cache's mutex */
+    struct sale *next_out;          /* the next in the list of retired sales */
     unsigned out_epoch;             /* when it was taken out of its chain */
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
-    _Atomic int64_t probe_ns;        /* when the next order asks anew */
+    _Atomic int64_t probe_ns;        /* when the next order asks again */
     _Atomic bool has_window;         /* the settings have a window, or have closed the sale */
-    _Atomic int64_t window_until_ns; /* until when the settings are confirmed; 0: not at all */
-    _Atomic int64_t window_probe_ns; /* when the next order asks anew */
+    _Atomic int64_t window_until_ns; /* the settings are confirmed until then; 0: not at all */
+    _Atomic int64_t window_probe_ns; /* when the next order asks again */
     _Atomic int64_t fenced_ends_ms;  /* see sale_fence_end */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0; see SUSPECT_LATER */
@@ -52,8 +51,8 @@ struct sale {
 };
 
 struct sale_cache {
-    pthread_mutex_t mutex; /* of writers; readers take none */
-    size_t count;          /* of the sales in the chains */
+    pthread_mutex_t mutex; /* for writers; readers take no lock */
+    size_t count;          /* sales in the chains */
     struct sale *out;      /* retired sales that wait to be freed, the earliest first */
     struct sale **out_end;
     size_t out_count;
@@ -143,7 +142,7 @@ struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
     return sale;
 }
 
-/* Takes the sale out of its chain. A thread that is at the sale follows its link on. Under the
+/* Takes the sale out of its chain. A thread that is at the sale still follows its link. Under the
  * mutex. */
 static void take_out(struct sale_cache *cache, struct sale *sale)
 {
@@ -169,8 +168,7 @@ static struct sale *sale_new(const char *sku)
     return sale;
 }
 
-/* The epoch tells a thread that is asking the ledger just now that its answer may be out of
- * date. */
+/* The new epoch tells a thread that is asking the ledger that its answer may be out of date. */
 static void invalidate_locked(struct sale *sale)
 {
     sale->snapshot.epoch++;
@@ -187,14 +185,14 @@ static void begin_round(struct sale *sale, const struct ledger_sale *row)
         .epoch = sale->snapshot.epoch,
         .settings = row->settings,
     };
-    /* Nothing was seen of the new round's segments yet: as many as an even split gives each. */
+    /* Nothing is known of the new round's segments yet: the hints are those of an even split. */
     uint32_t share = (row->total + row->segments - 1) / row->segments;
     for (uint32_t i = 0; i < row->segments; i++)
         sale_hint_set(sale, i, share);
     invalidate_locked(sale);
 }
 
-/* Rows arrive in any order, as several threads read them: only a later round or version counts. */
+/* Only a later round or version counts, because rows arrive in any order from several threads. */
 static void update(struct sale *sale, const struct ledger_sale *row)
 {
     if (row->round > sale->snapshot.round)
@@ -214,7 +212,7 @@ static bool is_full(const struct sale_cache *cache)
     return cache->count >= SALES_MAX || cache->count + cache->out_count >= SALES_ALL_MAX;
 }
 
-/* A new sale gets its numbers before it can be found: other threads divide by its segments. */
+/* Sets a new sale's numbers before it can be found: other threads divide by its segments. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
 {
     assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
@@ -253,7 +251,7 @@ void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round
     pthread_mutex_lock(&cache->mutex);
     struct sale *sale = sale_cache_find(cache, sku);
     if (sale && sale_snapshot(sale).round <= round) {
-        sale_invalidate(sale); /* a thread may go on with it */
+        sale_invalidate(sale); /* a thread may still use it */
         take_out(cache, sale);
     }
     free_unseen(cache);
@@ -263,7 +261,7 @@ void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round
 void sale_cache_on_message(struct sale_cache *cache, const char *message)
 {
     char sku[IDENTIFIER_SIZE];
-    const char *mark = strchr(message, '!'); /* which no sku has */
+    const char *mark = strchr(message, '!'); /* no sku has it */
     size_t length = mark ? (size_t)(mark - message) : strlen(message);
     if (!identifier_copy(message, length, sku))
         return;
@@ -337,7 +335,7 @@ void sale_suspect_later(struct sale *sale, uint32_t segment, uint64_t fence)
 uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_out)
 {
     assert(segment < LEDGER_SEGMENTS_MAX);
-    /* The plain read first: the mark is rare, and an exchange would make the cache line ours. */
+    /* Plain read first: marks are rare, and an exchange would claim the cache line. */
     uint64_t marked = atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed);
     *units_out = atomic_load(&sale->suspect_units[segment]);
     if (marked == 0 || marked & SUSPECT_LATER ||

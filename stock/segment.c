@@ -1,5 +1,5 @@
-/* One hold of one segment: lock and take, settle and release, as calls of the next pipeline; and
- * segments set again from the ledger. */
+/* Posts and reads the calls of one hold of one segment (lock and take, settle and release), and
+ * sets segments again from the ledger. */
 #include "stock/segment.h"
 
 #include <assert.h>
@@ -10,10 +10,10 @@
 #include "sql/orders/orders.h"
 #include "lock/redis/pipeline.h"
 
-/* First number of stock_open.lua; 2 is dirty. */
+/* First number of stock_open.lua; 2 means dirty. */
 enum { OPEN_LOST = 0, OPEN_MARKED = 1 };
 
-/* How many numbers stock_take.lua returns for a segment that is locked and settled. */
+/* The number of values that stock_take.lua returns for a segment that is locked and settled. */
 enum { TAKE_VALUES = 5 };
 
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
@@ -62,7 +62,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->withheld = hold->refused = false;
 }
 
-/* Begins a hold whose first call is the next of the pipeline. */
+/* Begins a hold whose first call is the pipeline's next. */
 static void begin_posted(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                          const struct sale_snapshot *snapshot, uint32_t segment,
                          char name_out[SECLOCK_NAME_MAX])
@@ -78,7 +78,7 @@ static void read_lock(struct stock *stock, struct segment_hold *hold)
 {
     assert(hold->state == SEGMENT_POSTED && stock->call_count == 0);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
-    case SECLOCK_OK: /* until the contents tell otherwise */
+    case SECLOCK_OK: /* until the contents say otherwise */
         hold->state = SEGMENT_DIRTY;
         break;
     case SECLOCK_UNKNOWN: /* it may be held in our name until its lease ends */
@@ -104,9 +104,9 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
     script_int(take, wanted);
 }
 
-/* True when Redis still has fewer units than the ledger knew. Where Redis was settled after the
- * ledger had been asked, somebody may have sold the units since: the ledger is to be asked again,
- * and then only a segment that has stayed as it is now knows too few. */
+/* True when Redis still has fewer units than the ledger had. If Redis was settled after the ledger
+ * was asked, the units may have been sold since: then the ledger is asked again, and only a segment
+ * that has not changed since has too few. */
 static bool knows_too_few(const struct segment_hold *hold)
 {
     uint32_t units = 0;
@@ -122,8 +122,7 @@ static bool knows_too_few(const struct segment_hold *hold)
 static enum segment_state taken_state(struct segment_hold *hold, const struct script_call *take)
 {
     const int64_t *values = take->values;
-    /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it
-     * right. */
+    /* Another round, an open one, nothing, or nonsense: the ledger corrects all of these. */
     if (take->value_count != TAKE_VALUES || values[2] < 0 || values[2] > hold->wanted ||
         values[3] < 0 || values[4] < 0 || values[4] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
@@ -150,7 +149,7 @@ static enum segment_state opened_state(struct segment_hold *hold, const struct s
     if (open->result == REDIS_UNKNOWN)
         return SEGMENT_DOUBT;
     if (open->result != REDIS_ANSWERED || open->values[0] == OPEN_LOST)
-        return SEGMENT_BUSY; /* without the mark nothing is changed */
+        return SEGMENT_BUSY; /* nothing may change without the mark */
     if (open->values[0] != OPEN_MARKED || open->values[1] < 0 || open->values[2] < 0 ||
         open->values[2] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
@@ -190,8 +189,8 @@ bool segment_read_mark(struct stock *stock, struct segment_hold *hold)
     return hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_DIRTY;
 }
 
-/* The next call, for the caller to go on with: it releases the lock as well. The lock may have been
- * lost meanwhile, as its lease may have run out; then the script finds another token. */
+/* Posts the next call, which also releases the lock, for the caller to complete. If the lease has
+ * run out and the lock is lost, the script finds another token. */
 static struct script_call *post_end(struct stock *stock, enum script_id id, struct lock_hold *lock)
 {
     assert(lock->state != SECLOCK_STATE_RELEASED);
@@ -203,7 +202,7 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
                          uint32_t back)
 {
     assert(hold->state == SEGMENT_TAKEN && hold->used <= hold->taken && back <= hold->taken);
-    assert(fence >= hold->settled); /* a segment is never settled behind its last round */
+    assert(fence >= hold->settled); /* a segment's fence never goes back */
     struct script_call *call = post_end(stock, SCRIPT_stock_settle, &hold->lock);
     script_int(call, (int64_t)fence);
     script_int(call, back);
@@ -259,7 +258,7 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
 {
     assert(hold->state == SEGMENT_DIRTY && hold->segment == row->segment);
     if (row->round == 0) {
-        /* The ledger has no such segment (any more): the sale has fewer, or is retired. */
+        /* The ledger does not have the segment (any more): the sale has fewer, or is retired. */
         sale_hint_set(hold->sale, hold->segment, 0);
         segment_post_retire(stock, &hold->lock);
         hold->state = SEGMENT_ENDED;
@@ -270,8 +269,7 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
         sale_hint_set(hold->sale, hold->segment, row->capacity);
     } else {
         /* The ledger has this hold's fence from now on, so no update of an earlier round can pass
-         * its guard any more: what the row says here is final until somebody takes from the
-         * segment. */
+         * its guard: the row is final until somebody takes from the segment. */
         assert(row->sold <= row->capacity);
         segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
@@ -291,8 +289,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
         rows[i].segment = dirty[i]->segment;
         rows[i].fence = dirty[i]->lock.fence;
     }
-    /* Before the segments are loaded: from now on no update of a holder before this one is
-     * accepted. */
+    /* Before the loads: from now on the ledger accepts no update of an earlier holder. */
     enum ledger_result result =
         ledger_recover(stock->ledger, sale_sku(dirty[0]->sale), rows, count);
     *stale_out = false;
@@ -304,7 +301,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
         } else {
             segment_post_release(stock, dirty[i]);
         }
-        assert(dirty[i]->state == SEGMENT_ENDED); /* its lock is given away either way */
+        assert(dirty[i]->state == SEGMENT_ENDED); /* its lock is released either way */
     }
     return result == LEDGER_OK;
 }

@@ -1,18 +1,17 @@
-/* The stock as one thread sees it: its connections, opened and closed; orders in, decided orders
- * out: the checks that an order passes before and after its strategy, whichever that is.
+/* Opens and closes a thread's stock, and decides orders: checks before and after a strategy.
  *
  *   settings: is the sale open? ─► limit: may the user have more?
  *      ─► keys, but only while repeats are expected: was it accepted before?
  *      ─► is its time over?
  *      ─► the strategy asks for the rate limits, takes units and commits
- *      ─► the keys of all refused orders ─► what repeats found is on the disk
+ *      ─► the keys of all refused orders ─► make durable what repeats found
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
- * the refusal was found. Else its first try, under way in another batch or process, could be
- * accepted between the two, and the repeat be told no. A reason must also stop the first try: what
- * the ledger says does, and the settings do by their version; but an end comes by itself, so the
- * ledger is told of it first (settings_fence_ended). Whatever the reason for which a repeat is
- * refused, its first try stops at the end of its time: see replay_find. */
+ * the refusal was found. Otherwise its first try, under way in another batch or process, could be
+ * accepted between the two, and its repeat would be refused. A reason must also stop the first try:
+ * the ledger's answers do, and the settings do by their version; but an end comes by itself, so the
+ * ledger is told of it first (settings_fence_ended). Whatever the reason for a refusal, the first
+ * try stops at the end of its time: see replay_find. */
 #include "stock/stock.h"
 
 #include <assert.h>
@@ -24,8 +23,8 @@
 #include "lua/cluster/cluster.h"
 #include "stock/orders/orders.h"
 
-/* How long a batch waits for a slot of a cluster that is being moved. Short, because other segments
- * are there to sell from. */
+/* How long a batch waits for a cluster's slot that is being moved. Short, because it can sell from
+ * other segments. */
 enum { MOVE_MS = 20 };
 
 static const struct stock_strategy *const strategies[] = {
@@ -83,7 +82,7 @@ void stock_close(struct stock **stock)
 {
     struct stock *old = *stock;
     if (old) {
-        stock_flush(old); /* the last batch's segments are settled, not left to their leases */
+        stock_flush(old); /* settles the last batch's segments before their leases end */
         seclock_close(&old->locks);
         guard_lock_close(old);
         ledger_close(&old->ledger);
@@ -134,12 +133,12 @@ const char *stock_place(const struct stock *stock, enum stock_server server)
 
 /* ---- selling ---- */
 
-/* An order that has less time left is not begun. One whose time ends amid its batch sends the batch
- * back; in a crowd that waits as long as it may, each batch would have such orders. */
+/* Time left without which an order is not begun. An order whose time ends amid its batch sends the
+ * batch back; in a crowd that waits as long as it may, each batch would have such orders. */
 enum { BEGIN_MS = 20 };
 
-/* The ledger cannot be asked. An order that would be refused may have been accepted before, under
- * its key, so it is not refused either. */
+/* Fails refused orders when the ledger cannot be asked: an order may have been accepted before
+ * under its key, so it must not be refused either. */
 static void fail_refused(struct stock_order *const *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -147,7 +146,7 @@ static void fail_refused(struct stock_order *const *orders, size_t count)
             orders[i]->outcome = STOCK_UNAVAILABLE;
 }
 
-/* Fails the orders before anything was tried. */
+/* Fails the orders before anything has been tried. */
 static void fail(struct stock_order *const *orders, size_t count)
 {
     fail_refused(orders, count);
@@ -157,8 +156,8 @@ static void fail(struct stock_order *const *orders, size_t count)
             orders[i]->outcome = STOCK_UNAVAILABLE;
 }
 
-/* Lists the open orders, but for those whose client was told that its time is over, or will be
- * before the order can be committed. */
+/* Lists the open orders, except those whose client was told that its time is over, or will be told
+ * so before the order can be committed. */
 static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
 {
     int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
@@ -191,8 +190,8 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
     stock->strategy->sell(stock, open, found);
     rate_finish(stock, open, found);
     settings_fence_ended(stock, orders, count);
-    /* Looks up the keys of all orders that are refused by now (why_keys_last), and of the orders
-     * that waited for an earlier one in the batch. */
+    /* Looks up the keys of all orders refused by now (why_keys_last), and of the orders that waited
+     * for an earlier one in the batch. */
     if (!replay_find(stock, orders, count))
         fail_refused(orders, count);
 }
@@ -213,7 +212,7 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     uint64_t trips = stock->stats.redis_calls;
     decide(stock, orders, count);
     replay_confirm(stock, orders, count);
-    /* The last batch's settles wait for a trip of this one. When it makes none, perhaps the next
+    /* The last batch's settles wait for a trip of this one. If it makes no trip, perhaps the next
      * makes none either, and their segments would stay locked for a lease. */
     if (stock->stats.redis_calls == trips)
         stock_flush(stock);

@@ -1,5 +1,5 @@
-/* The stock as one thread sees it: its connections to Redis and the ledger, opened and closed, and
- * the orders that it decides. */
+/* The stock as one thread sees it: opens and closes its connections to Redis and the ledger, and
+ * decides orders. */
 #ifndef STOCK_STOCK_H
 #define STOCK_STOCK_H
 
@@ -17,11 +17,12 @@
 #define STOCK_CHANNEL "seckill:changed" /* see sale_cache_on_message */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */
 
-/* The stock as one thread sees it, over its own connections. */
+/* One thread's stock, over its own connections. */
 struct stock;
 
-/* Orders per minute at a steady rate, and how many may come at once; 0 per minute: no limit. Shared
- * by all processes on one Redis. Any thread may change them at any time: the next batch sees it. */
+/* Orders per minute at a steady rate, and the number that may come at once; 0 per minute: no limit.
+ * All processes on one Redis share them. Any thread may change them at any time: the next batch
+ * sees it. */
 struct stock_rates {
     _Atomic unsigned user_per_min, user_burst;
     _Atomic unsigned address_per_min, address_burst;
@@ -30,7 +31,7 @@ struct stock_rates {
 struct stock_options {
     const char *strategy;
     const char *lock; /* of segment_lock: "redis" (or NULL), "redlock", "mysql", "zookeeper" */
-    const char *lock_servers; /* its URLs, separated by spaces; NULL or "" for none */
+    const char *lock_servers; /* its URLs, separated by spaces; NULL or "": no servers */
     const char *redis_url;
     const char *mysql_url;
     int lease_ms;
@@ -38,27 +39,27 @@ struct stock_options {
     int mysql_timeout_ms;
     int resolve_ms;       /* how long the ledger is asked about an unknown commit */
     int remember_left_ms; /* how long a shortage or settings read from the ledger refuse orders */
-    const struct stock_rates *rates; /* the caller's, who keeps them; NULL: no limits */
+    const struct stock_rates *rates; /* owned by the caller; NULL: no limits */
 };
 
 /* Counted since stock_open; read by the owning thread. */
 struct stock_stats {
     uint64_t recoveries;      /* segments set again from the ledger */
-    uint64_t refusals;        /* updates that the ledger refused: the segment was changed before */
+    uint64_t refusals;        /* updates that the ledger refused: the segment had changed */
     uint64_t unknown_commits; /* commits whose connection died */
     uint64_t redis_calls_ns, redis_calls;   /* time spent in Redis round trips, and their number */
-    uint64_t ledger_calls_ns, ledger_calls; /* the same for the ledger */
+    uint64_t ledger_calls_ns, ledger_calls; /* time and number of the ledger's */
 };
 
 /* The servers that a stock talks to. */
 enum stock_server { STOCK_REDIS, STOCK_LEDGER, STOCK_LOCKS, STOCK_SERVERS };
 
-/* Rows of the ledger that other transactions held, noted by the calls on a stock; all zeros while
- * they met no such row. */
+/* Rows of the ledger that other transactions held, noted by the calls on a stock; all zeros until a
+ * call meets one. */
 struct stock_held {
-    unsigned count;                  /* how often, since the caller last set it to 0 */
-    char sku[IDENTIFIER_SIZE];       /* the sale of the last of them; "": it is not known */
-    char row[64];                    /* which row of it, by table and number; or "unknown" */
+    unsigned count;                  /* rows met since the caller last set it to 0 */
+    char sku[IDENTIFIER_SIZE];       /* the sale of the last row; "": not known */
+    char row[64];                    /* the last row, by table and number; or "unknown" */
     char holder[LEDGER_HOLDER_SIZE]; /* who held it, a second ago at most; see ledger_row_holder */
 };
 
@@ -103,7 +104,7 @@ enum {
 enum stock_outcome {
     STOCK_OPEN,         /* not decided yet */
     STOCK_ACCEPTED,     /* in the ledger */
-    STOCK_REPLAYED,     /* its key had been accepted before: the fields are those of that order */
+    STOCK_REPLAYED,     /* its key was accepted before: the fields are that order's */
     STOCK_KEY_REUSED,   /* its key belongs to an order with another sku or qty */
     STOCK_SOLD_OUT,     /* the ledger has fewer units left than it wants */
     STOCK_NOT_STARTED,  /* the sale opens at at_ms */
@@ -119,14 +120,14 @@ enum stock_outcome {
     STOCK_IN_DOUBT,     /* its commit was not answered and the ledger cannot be asked */
 };
 
-/* The rate limit that an order is over. */
+/* The rate limit that an order exceeds. */
 struct stock_rate_status {
     unsigned burst;
     int64_t retry_ms; /* until one more order would be let through */
     int64_t reset_ms; /* until the whole burst is there again */
 };
 
-/* The units and orders that a user has already, whose order was refused for the limit. */
+/* The units and orders that a user has whose order the limit refuses. */
 struct stock_history {
     uint32_t limit;
     size_t order_count;
@@ -135,8 +136,8 @@ struct stock_history {
 
 struct group;
 
-/* The caller owns the order and fills in the first part; the second is valid once the outcome says
- * so. */
+/* The caller owns the order and fills in the first part; the outcome tells when the second is
+ * valid. */
 struct stock_order {
     char sku[IDENTIFIER_SIZE];
     char user_id[USER_ID_SIZE];
@@ -144,39 +145,39 @@ struct stock_order {
     char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
-    int64_t created_ms; /* UTC, since 1970: the moment that is compared with a sale's window */
-    int64_t until_ns;   /* monotonic: from then on it is not accepted any more; 0: no such bound */
-    int attempts;       /* failures of Redis or the ledger met so far; 0 to begin with */
-    int passes;         /* passes over the segments that found nothing; 0 to begin with */
-    bool rate_passed;   /* the rate limits have let it through; false to begin with */
+    int64_t created_ms; /* UTC, since 1970: compared with the sale's window */
+    int64_t until_ns;   /* monotonic: not accepted from then on; 0: no such bound */
+    int attempts;       /* failures of Redis or the ledger met so far; initially 0 */
+    int passes;         /* passes over the segments that found nothing; initially 0 */
+    bool rate_passed;   /* the rate limits have let it through; initially false */
 
     enum stock_outcome outcome;
     uint32_t round;   /* of the sale */
-    uint32_t segment; /* the first one that its units were taken from */
+    uint32_t segment; /* the first segment that gave it units */
     char created_at[LEDGER_TIME_SIZE];
     int64_t at_ms;
     struct stock_history *history;        /* NULL, or with STOCK_LIMIT */
     char expires_at[LEDGER_TIME_SIZE];    /* unless it is paid; "": never */
     struct stock_rate_status rate_status; /* of STOCK_RATE_LIMITED */
-    char status[16]; /* of STOCK_REPLAYED: what has become of the order since */
+    char status[16];                      /* of STOCK_REPLAYED: the order's present status */
 
     /* Private to stock/. */
     struct group *group; /* the orders of its sale in the batch; NULL: it has no sale */
     bool deferred;       /* an earlier order in the batch has its key: see orders/orders.h */
 };
 
-/* Frees what stock_sell allocated in an order; to be called before another try. */
+/* Frees what stock_sell allocated in an order. Call it before another try. */
 void stock_order_clear(struct stock_order *order);
 
 /* True when the order's time is over at `now_ns` (monotonic): its client was told so, and may have
- * heard more by now. Any thread. */
+ * been told more by now. Any thread. */
 bool stock_order_late(const struct stock_order *order, int64_t now_ns);
 
-/* True for an outcome that says no to the order, which must not have been accepted before then. */
+/* True for an outcome that refuses the order, which must not have been accepted before. */
 bool stock_outcome_refused(enum stock_outcome outcome);
 
-/* STOCK_OPEN, or why these settings refuse an order of that moment, and when the sale opens or
- * ended. Any thread. */
+/* Returns STOCK_OPEN, or why these settings refuse an order of that moment; `at_ms_out`: when the
+ * sale opens or ended. Any thread. */
 enum stock_outcome stock_window_check(const struct ledger_settings *settings, int64_t now_ms,
                                       int64_t *at_ms_out);
 
@@ -188,37 +189,35 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
                          char *error_out, size_t error_size);
 void stock_close(struct stock **stock);
 
-/* Settles and releases what the last stock_sell left to be done; cheap when nothing is due. Call it
- * when no next batch is waiting. */
+/* Settles and releases what the last stock_sell left over; cheap when nothing is due. Call it when
+ * no next batch is waiting. */
 void stock_flush(struct stock *stock);
 
 /* The connection to Redis, for commands by the thread that owns the stock, between its calls. */
 struct redis *stock_redis(struct stock *stock);
 
-/* The connection's ledger, for look-ups by the thread that owns the stock. */
+/* The connection to the ledger, for look-ups by the thread that owns the stock. */
 struct ledger *stock_ledger(struct stock *stock);
 
 struct stock_stats stock_stats(const struct stock *stock);
 
-/* The failures at a server in the calls on this stock since the caller last cleared them. The
- * failures of STOCK_LOCKS, the guard lock's servers, name the server in their text. */
+/* A server's failures in the calls on this stock since the caller last cleared them. Those of
+ * STOCK_LOCKS, the guard lock's servers, name the server in their text. */
 struct fault *stock_fault(struct stock *stock, enum stock_server server);
 
-/* The rows that other transactions held, in the calls on this stock since the caller last cleared
- * the count. */
+/* Held rows met by the calls on this stock since the caller last cleared the count. */
 struct stock_held *stock_held(struct stock *stock);
 
-/* Where the server is, for messages; "" for STOCK_LOCKS. */
+/* The server's address, for messages; "" for STOCK_LOCKS. */
 const char *stock_place(const struct stock *stock, enum stock_server server);
 
-/* How many orders one stock_sell should be given at most: 1 for a strategy that takes orders one at
- * a time. */
+/* The most orders to give to one stock_sell: 1 for a strategy that takes orders one at a time. */
 size_t stock_batch_max(const struct stock *stock);
 
-/* Decides `count` <= STOCK_BATCH_MAX orders, blocking for as long as Redis and the ledger take
- * (their timeouts bound it). No outcome is left at STOCK_OPEN. Accepted means committed. What has
- * to follow a commit in Redis is sent with the next call, or by stock_flush: after a batch that
- * decided nothing, flush before trying again, so that what was given back is there for others. */
+/* Decides `count` <= STOCK_BATCH_MAX orders, blocking as long as Redis and the ledger take (their
+ * timeouts bound it). Leaves no outcome at STOCK_OPEN. Accepted means committed. The calls of Redis
+ * that follow a commit go with the next call or stock_flush: after a batch that decided nothing,
+ * flush before you try again, so that others can sell the units given back. */
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* The inside of a thread's stock: its pipeline, its clients, how it finds sales, and what all
- * checks ask about one order. */
+/* Holds the inside of a thread's stock: its pipeline, its clients, its sales, and judgements of one
+ * order. */
 #include "stock/stock_core.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ struct seclock_client *stock_locks(struct stock *stock)
                         .timeout_ms = stock->options.redis_timeout_ms, .poll_ms = LOCK_POLL_MS);
     if (!stock->locks)
         seclock_open(&options, &stock->locks);
-    assert(stock->locks); /* stock_open has parsed the same url */
+    assert(stock->locks); /* stock_open parsed the same url */
     return stock->locks;
 }
 
@@ -61,7 +61,7 @@ void stock_revalidate(struct stock *stock)
     ledger_ping(stock->ledger);
 }
 
-/* True when the ledger says something that this process does not know yet. */
+/* True when the ledger's row is news to this process. */
 static bool row_changed(struct sale *known, enum ledger_result result,
                         const struct ledger_sale *row)
 {
@@ -71,15 +71,15 @@ static bool row_changed(struct sale *known, enum ledger_result result,
     return row->round != snapshot.round || row->settings.version != snapshot.settings.version;
 }
 
-/* why_confirmed: a server that dies forgets what was visible and not on its disk, and the next
+/* why_confirmed: a server that dies forgets what was visible but not on its disk, and the next
  * change of the sale then gets the same round or version. A cache that has learnt the lost one
  * would keep it. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
 {
     struct ledger_sale row;
     struct sale *known = sale_cache_find(stock->sale_cache, sku);
-    /* Read before the question: if the sale is invalidated meanwhile, the answer may be older than
-     * that and confirms nothing. */
+    /* Read before the question: if the sale is invalidated meanwhile, the answer may be older and
+     * confirms nothing. */
     struct sale_snapshot before = {.round = 0};
     if (known)
         before = sale_snapshot(known);
@@ -97,7 +97,7 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     *sale_out = sale_cache_put(stock->sale_cache, &row);
     if (!*sale_out)
         return LEDGER_FAILED;
-    if (*sale_out == known) /* the epoch is that of no other sale */
+    if (*sale_out == known) /* the epoch belongs to this sale */
         sale_confirm(known, before.epoch, asked_ns, stock->options.remember_left_ms);
     return LEDGER_OK;
 }

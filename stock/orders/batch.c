@@ -1,5 +1,5 @@
-/* A batch being decided: its orders grouped by sale, the segments that each group tries, and which
- * orders their units fill. */
+/* Groups a batch's orders by sale, plans the segments that each group tries, and fills orders with
+ * their units. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
+enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that an order survives */
 
 void batch_clear(struct stock *stock)
 {
@@ -53,7 +53,7 @@ struct batch *batch_begin(struct stock *stock, struct stock_order *const *orders
     for (size_t i = 0; i < count; i++) {
         if (orders[i]->outcome != STOCK_OPEN)
             continue;
-        struct group *group = orders[i]->group; /* every open order passed check_settings */
+        struct group *group = orders[i]->group; /* check_settings decided the others */
         struct batch_order *entry = &batch->orders[batch->order_count++];
         *entry = (struct batch_order){.order = orders[i]};
         *(group->last ? &group->last->next : &group->first) = entry;
@@ -67,8 +67,8 @@ static bool entry_open(const struct batch_order *entry)
     return !entry->filled && entry->order->outcome == STOCK_OPEN;
 }
 
-/* The next segment to try: one that was recovered, or the next from the random start on. False when
- * all have been tried. */
+/* Returns the next segment to try: a recovered one, or the next from the random start on. False
+ * when all have been tried. */
 static bool next_segment(struct group *group, uint32_t *segment_out)
 {
     if (group->retry_count > 0) {
@@ -91,7 +91,7 @@ void group_plan(struct stock *stock, struct group *group, begin_hold *begin)
     unmet = unmet > group->leftover ? unmet - group->leftover : 0;
     while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && next_segment(group, &segment)) {
         uint32_t hint = sale_hint(group->sale, segment);
-        if (hint == 0) /* not asked; the ledger is, before an order is refused as sold out */
+        if (hint == 0) /* skip it; the ledger is asked before a refusal as sold out */
             continue;
         uint32_t wanted = hint < unmet ? hint : unmet;
         struct segment_hold *hold = &stock->holds[stock->hold_count++];
@@ -110,7 +110,7 @@ void group_retry(struct group *group, uint32_t segment)
     if (group->retries++ < group->snapshot.segments)
         group->retry[group->retry_count++] = (uint16_t)segment;
     else
-        group->busy = true; /* it stays dirty: no units now, but it is not known to be empty */
+        group->busy = true; /* it stays dirty: no units now, but perhaps not empty */
 }
 
 void batch_order_fail(struct batch_order *entry, bool reachable)

@@ -1,10 +1,10 @@
-/* Limits of orders per user and per client address, asked for a whole batch in one call.
+/* Limits the orders per user and per client address, with one call for a whole batch.
  *
- * why_buckets: a call has its keys in one slot of a cluster, and all orders of all daemons ask. So
- * there the users and addresses are spread by their hashes over buckets, each with a slot of its
- * own, and a batch asks one question for each bucket that occurs in it. An order whose user and
- * address are in different buckets is asked for twice; when one of the two answers refuses it, the
- * other has counted it all the same, which lets less through and never more. */
+ * why_buckets: in a cluster a call has its keys in one slot, and all orders of all daemons ask. So
+ * there users and addresses are spread by their hashes over buckets, each with its own slot, and a
+ * batch asks one question for each bucket that it needs. An order whose user and address are in
+ * different buckets is asked for twice; when one answer refuses it, the other has counted it all
+ * the same, which lets fewer orders through and never more. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -32,7 +32,7 @@ static_assert(SUBJECTS_MAX < 4096, "two digits of base 64 number a subject");
 
 struct subjects {
     size_t count;
-    uint16_t slots[SLOTS]; /* number of the subject from 1, 0: none */
+    uint16_t slots[SLOTS]; /* the subject's number, from 1; 0: free */
     const char *names[STOCK_BATCH_MAX];
 };
 
@@ -45,7 +45,7 @@ struct limits {
 struct question {
     char keys[KEYS][KEY_SIZE];
     size_t count;
-    size_t call;                      /* where it stands in the pipeline */
+    size_t call;                      /* its place in the pipeline */
     uint16_t orders[STOCK_BATCH_MAX]; /* their places in rate->orders */
     struct subjects users, addresses;
     uint16_t user_of[STOCK_BATCH_MAX], address_of[STOCK_BATCH_MAX]; /* from 1; 0: not limited */
@@ -57,7 +57,7 @@ struct question {
 
 struct rate {
     const struct stock_rates *rates;
-    struct limits limits; /* as they were when the present batch was posted */
+    struct limits limits; /* as of the post of the present batch */
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count;
     bool posted;
@@ -65,7 +65,7 @@ struct rate {
     struct question questions[]; /* one for each bucket */
 };
 
-/* The whole of Redis is one bucket, unless it is a cluster. */
+/* All of Redis is one bucket, unless it is a cluster. */
 static void name_keys(struct rate *rate, size_t bucket)
 {
     char tag[16] = "rate";
@@ -96,7 +96,7 @@ void rate_close(struct rate **rate)
     *rate = NULL;
 }
 
-/* The number of a user, or of an address, in this batch, from 1; a new one gets the next. */
+/* Returns the number of a user or an address in this batch, from 1; a new one gets the next. */
 static uint16_t number_of(struct subjects *subjects, const char *name)
 {
     size_t slot = hash_slot(name, SLOTS);
@@ -114,11 +114,11 @@ static struct question *question_of(struct rate *rate, const char *subject)
     return &rate->questions[rate->buckets > 1 ? hash_slot(subject, rate->buckets) : 0];
 }
 
-/* Adds an order, not limited by its user nor its address so far. */
+/* Adds an order, not yet limited by its user or its address. */
 static size_t add_entry(struct rate *rate, struct question *question, size_t order)
 {
     size_t at = question->count;
-    if (at > 0 && question->orders[at - 1] == order) /* its address has the bucket of its user */
+    if (at > 0 && question->orders[at - 1] == order) /* its user and address share a bucket */
         return at - 1;
     assert(at < STOCK_BATCH_MAX && order < rate->count);
     question->orders[at] = (uint16_t)order;
@@ -235,7 +235,7 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     struct rate *rate = stock->rate;
     if (!rate)
         return;
-    assert(!rate->posted && count <= STOCK_BATCH_MAX); /* the last question was answered */
+    assert(!rate->posted && count <= STOCK_BATCH_MAX); /* the last question has its answer */
     rate->limits = read_limits(rate->rates);
     if (rate->limits.user_per_min == 0 && rate->limits.address_per_min == 0)
         return;
@@ -268,8 +268,8 @@ static void refuse(const struct rate *rate, const struct question *question, con
     };
 }
 
-/* Without an answer no order of the question is let through. If Redis is lost as a whole nothing is
- * decided. */
+/* Without an answer no order of the question is let through. If Redis is lost as a whole, nothing
+ * is decided. */
 static void read_answer(struct stock *stock, const struct question *question)
 {
     const struct rate *rate = stock->rate;
@@ -291,7 +291,7 @@ void rate_read(struct stock *stock)
     struct rate *rate = stock->rate;
     if (!rate || !rate->posted)
         return;
-    assert(stock->call_count == 0); /* no answer is overwritten yet */
+    assert(stock->call_count == 0); /* no answer has been overwritten */
     rate->posted = false;
     for (size_t i = 0; i < rate->count; i++)
         rate->orders[i]->rate_passed = true;

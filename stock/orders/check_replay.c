@@ -1,9 +1,9 @@
-/* A retry finds its first order: idempotency keys, looked up for a whole batch.
+/* Finds a retry's first order: looks up idempotency keys for a whole batch.
  *
- * why_not_before: a look-up of all keys costs the ledger as much as writing the orders does, and
- * nearly every key is new. So orders are tried first; the ledger's unique key refuses a repeat with
- * its whole batch, and only then the keys are looked up. Where one repeat came more follow, each of
- * which would send a batch back; for a while all keys are looked up before. */
+ * why_not_before: a look-up of all keys costs the ledger as much as writing the orders, and nearly
+ * every key is new. So orders are tried first; the ledger's unique key refuses a repeat with its
+ * whole batch, and only then the keys are looked up. Repeats come in groups, and each would send a
+ * batch back, so for a while after one all keys are looked up before. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -15,12 +15,13 @@
 
 enum {
     SLOTS = 2048,      /* of the table of a batch's keys: a power of two, a quarter of it used */
-    LOOK_BATCHES = 64, /* in which all keys are looked up before, after a repeat */
+    LOOK_BATCHES = 64, /* batches after a repeat that look up all keys first */
 };
 
 static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
 
-/* Open, or to be refused or tried again unless its key was accepted before. */
+/* True for an order that is open, or is refused or tried again unless its key was accepted
+ * before. */
 static bool waits_for_key(const struct stock_order *order)
 {
     bool deferred = order->deferred && order->outcome == STOCK_AGAIN;
@@ -49,8 +50,8 @@ static size_t list_keyed(struct stock_order *const *orders, size_t count,
     return found;
 }
 
-/* The earlier order in the table that has the same key. NULL: there was none, and the order is in
- * the table now. */
+/* Returns the earlier order in the table with the same key; NULL: there was none, and the table has
+ * this order now. */
 static const struct stock_order *find_earlier(struct stock_order *slots[SLOTS],
                                               struct stock_order *order)
 {
@@ -75,7 +76,7 @@ void replay_defer(struct stock_order *const *orders, size_t count)
             memset(slots, 0, sizeof slots);
         any = true;
         const struct stock_order *earlier = find_earlier(slots, orders[i]);
-        /* Two that are refused already need not wait for each other: the ledger decides both. */
+        /* Two refused orders need not wait for each other: the ledger decides both. */
         bool refused = earlier && stock_outcome_refused(earlier->outcome) &&
                        stock_outcome_refused(orders[i]->outcome);
         orders[i]->deferred = earlier && !refused;
@@ -88,8 +89,8 @@ static_assert(sizeof((struct stock_order *)NULL)->status ==
                   sizeof((struct ledger_record *)NULL)->status,
               "a status is copied whole");
 
-/* The order gets the fields of the first one, as the ledger has them now. A status that somebody
- * else has committed is on the disk before it is told, see replay_confirm. */
+/* Gives the order the first one's fields, as the ledger has them now. Only a status that is on disk
+ * is told (replay_confirm). */
 static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
     assert(order->outcome != STOCK_ACCEPTED); /* its answer is the first order's */
@@ -102,7 +103,7 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
     order->outcome = STOCK_REPLAYED;
 }
 
-/* No single commit confirms what was found on two connections; no connection has the number 0. */
+/* One commit cannot confirm what was found on two connections; no connection has the number 0. */
 static void note_unconfirmed(struct stock *stock, uint64_t connection)
 {
     bool other = stock->replay_unconfirmed && stock->replay_connection != connection;
@@ -110,11 +111,11 @@ static void note_unconfirmed(struct stock *stock, uint64_t connection)
     stock->replay_unconfirmed = true;
 }
 
-/* Decides a repeat whose first order is named by the record. An order that is not there is not
- * committed yet, or the server died amid its commit: another look will tell. */
+/* Decides a repeat whose first order is named by the record. A missing order is not committed yet,
+ * or the server died amid its commit: another look will tell. */
 static void decide_one(struct stock_order *repeat, const struct ledger_record *record)
 {
-    if (record->damaged) /* no other order may be taken under its key */
+    if (record->damaged) /* its key must not serve another order */
         repeat->outcome = STOCK_UNAVAILABLE;
     else if (record->status[0] == '\0')
         repeat->outcome = STOCK_AGAIN;
@@ -124,7 +125,7 @@ static void decide_one(struct stock_order *repeat, const struct ledger_record *r
         repeat->outcome = STOCK_KEY_REUSED;
 }
 
-/* Decides the orders whose keys were found, by one query for all: a batch may consist of repeats.
+/* Decides the orders whose keys were found, in one query for all: a batch may consist of repeats.
  * False when the ledger cannot be asked. */
 static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
                          const struct ledger_key *keys, size_t count)

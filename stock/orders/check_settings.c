@@ -1,5 +1,5 @@
-/* The checks of an order against its sale: is the sale open, by which of its snapshots is the order
- * decided, and may the user have more? */
+/* Checks an order against its sale: is the sale open, which of its snapshots decides the order, and
+ * may the user have more? */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
 
-/* A confirmation that is recent enough serves as an answer. A sale that was retired meanwhile has
- * changed: the cache has it no more, and the order's next try finds none. */
+/* A recent confirmation serves as an answer. A sale that was retired meanwhile has changed: the
+ * cache no longer has it, and the order's next try finds none. */
 static enum standing ask(struct stock *stock, const struct group *group)
 {
     struct sale *sale = group->sale;
@@ -47,8 +47,8 @@ static void note_found(const struct ledger_sale *row, void *context)
     finding->rows[finding->count++] = *row;
 }
 
-/* Looks up sales for the cache, which learns only what is on the disk (see stock_sale_reload).
- * False when the ledger cannot be asked, a sale's row makes no sense, or the cache is full. */
+/* Looks up sales for the cache, which learns only what is on disk (see stock_sale_reload). False
+ * when the ledger cannot be asked, a sale's row makes no sense, or the cache is full. */
 static bool learn_sales(struct stock *stock, const char *const *skus, size_t count)
 {
     struct finding finding = {.rows = calloc(count, sizeof *finding.rows)};
@@ -71,8 +71,8 @@ static void find_group(struct stock *stock, struct stock_order *order)
     order->group = sale ? batch_group(stock, sale) : NULL;
 }
 
-/* Sets the orders' groups. Sales that the cache does not have are looked up in one query, however
- * many skus the clients make up. False when it cannot be said whether there are sales for them. */
+/* Sets the orders' groups. Looks up uncached sales in one query, however many skus the clients make
+ * up. False when it is not known whether these sales exist. */
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
@@ -91,7 +91,7 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     return learnt;
 }
 
-/* `found`: an order without a sale in the cache has none in the ledger either. */
+/* `found`: the look-up worked, so an order without a cached sale has none in the ledger either. */
 static void begin_one(struct stock *stock, struct stock_order *order, bool found)
 {
     const struct group *group = order->group;
@@ -116,8 +116,8 @@ void settings_begin(struct stock *stock, struct stock_order *const *orders, size
         begin_one(stock, orders[i], found);
 }
 
-/* Counts the version of an ended sale's settings on. That waits for the transactions under way, and
- * from then on the ledger refuses every order that was let in before the end. */
+/* Increments the version of an ended sale's settings, which waits for transactions under way. From
+ * then on the ledger refuses every order that was let in before the end. */
 static enum stock_outcome fence_end(struct stock *stock, struct sale *sale)
 {
     assert(sale_snapshot(sale).settings.ends_ms > 0);
@@ -152,14 +152,14 @@ void settings_fence_ended(struct stock *stock, struct stock_order *const *orders
 /* ---- the limit per user ---- */
 
 enum {
-    LOOK_BATCHES = 64, /* in which all users are looked up after one was above the limit: where one
-                        * tries, more follow, and each of them would send a batch back */
+    LOOK_BATCHES = 64, /* batches that look up all users after one exceeded the limit: others will
+                        * try, too, and each of them would send a batch back */
 };
 
 /* An order that counts towards a limit. */
 struct claim {
     struct stock_order *order;
-    size_t place; /* in the batch: of one user's orders the earlier go first */
+    size_t place; /* in the batch: a user's earlier orders go first */
 };
 
 static int compare_users(const struct stock_order *a, const struct stock_order *b)
@@ -197,7 +197,7 @@ static bool same_user(const struct claim *claims, size_t i)
     return i > 0 && compare_users(claims[i].order, claims[i - 1].order) == 0;
 }
 
-/* Asks for each user once, in the order of the claims, which is the order that the ledger wants. */
+/* Asks once for each user, in the order of the claims, which the ledger requires. */
 static bool find_quotas(struct stock *stock, const struct claim *claims, size_t count,
                         struct ledger_quota *quotas)
 {
@@ -220,7 +220,7 @@ static void refuse_by_limit(struct stock *stock, struct stock_order *order,
     settings_refuse(stock, order, STOCK_LIMIT);
     if (order->outcome != STOCK_LIMIT)
         return;
-    assert(!order->history); /* the caller has cleared the order since its last try */
+    assert(!order->history); /* the caller cleared the order after its last try */
     order->history = malloc(sizeof *order->history);
     if (!order->history)
         abort();
@@ -229,8 +229,8 @@ static void refuse_by_limit(struct stock *stock, struct stock_order *order,
     memcpy(order->history->order_ids, quota->order_ids, sizeof quota->order_ids);
 }
 
-/* `quotas` is NULL when nobody was looked up: then all users are taken to have nothing yet, and
- * only what does not fit together in this batch waits. */
+/* `quotas` is NULL when no user was looked up: then no user counts as having units, and only orders
+ * that do not fit together in this batch wait. */
 static void decide_claims(struct stock *stock, const struct claim *claims, size_t count,
                           const struct ledger_quota *quotas)
 {
@@ -263,7 +263,7 @@ bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t c
     size_t found = collect_claims(orders, count, claims);
     bool look = late || stock->look_batches > 0;
     for (size_t i = 0; i < found && !look; i++)
-        look = claims[i].order->qty > limit_of(claims[i].order); /* its user's orders are named */
+        look = claims[i].order->qty > limit_of(claims[i].order); /* to name its user's orders */
     if (found == 0)
         return true;
     if (stock->look_batches > 0)

@@ -1,10 +1,10 @@
-/* The guard lock of a segment: a lock of another kind around the segment's own lock in Redis.
+/* Guards a segment with a lock of another kind, around the segment's own lock in Redis.
  *
  * why_two: the scripts that change the counter in Redis check the token of the lock beside it, and
  * the chain of fences needs numbers of one scale, which that lock makes. So the segment's lock is
- * taken as always, by the same call as the units, and the guard lock decides before that who
- * may try. The ledger refuses a holder that outlives either lock. Resets and recoveries need the
- * segment's lock alone: nobody sells without it. */
+ * taken as always, by the same call as the units; the guard lock, taken before, decides who may
+ * try. The ledger refuses a holder that outlives either lock. Resets and recoveries need only the
+ * segment's lock: nobody sells without it. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -14,8 +14,7 @@
 
 #include "base/url.h"
 
-/* Apart from the segments' own locks: the server that has these may be one of the redlock
- * servers. */
+/* Differs from the segments' own locks, whose server may be one of the redlock servers. */
 #define GUARD_PREFIX STOCK_PREFIX "guard:"
 
 enum { SERVERS_MAX = 32 };
@@ -25,10 +24,10 @@ struct guard_lock {
     struct seclock_client *client;
     struct seclock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
     size_t count;
-    bool failed; /* a server could not be asked in the present batch */
+    bool failed; /* the present batch could not ask a server */
 };
 
-/* The kind of lock that an option's value names, and how many servers it needs at least. */
+/* A kind of lock by the option's value, and how many servers it needs at least. */
 static const struct kind {
     const char *name;
     enum seclock_kind kind;
@@ -110,7 +109,7 @@ void guard_lock_close(struct stock *stock)
     stock->guard_lock = NULL;
 }
 
-/* True when the batch holds the lock already: it keeps it while it recovers a segment and locks it
+/* True when the batch already holds the lock: it keeps it while it recovers a segment and locks it
  * again. */
 static bool has(const struct guard_lock *guard, const char *name)
 {
@@ -136,7 +135,7 @@ static bool take(struct stock *stock, const char *name)
     guard->failed = result != SECLOCK_OK && result != SECLOCK_BUSY;
     if (guard->failed)
         fault_note(&stock->lock_fault, "acquire", seclock_error());
-    if (handle) /* also when it is unknown whether it is held: then its release may end it */
+    if (handle) /* also if it may or may not be held: the release ends it */
         guard->handles[guard->count++] = handle;
     return result == SECLOCK_OK;
 }
@@ -165,7 +164,7 @@ void guard_lock_end(struct stock *stock)
 {
     assert(stock->guard_lock);
     struct guard_lock *guard = stock->guard_lock;
-    /* Settled first: the next holder of the guard lock must find the segment free. */
+    /* Settles first: the next holder of the guard lock must find the segment free. */
     if (guard->count > 0)
         stock_flush(stock);
     for (size_t i = 0; i < guard->count; i++)

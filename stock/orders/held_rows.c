@@ -1,4 +1,4 @@
-/* Rows of the ledger that another transaction holds: looked for before they are waited for. */
+/* Looks for rows of the ledger that another transaction holds, instead of waiting for them. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 enum {
-    EXPECT_MS = 10000, /* after a held row was met: looking costs far less than to wait again */
+    EXPECT_MS = 10000, /* after a held row was met: a look costs far less than a wait */
     HOLDER_MS = 1000,  /* how often the server is asked who holds the row */
 };
 
@@ -17,8 +17,8 @@ bool held_rows_expected(const struct stock *stock)
     return sale_cache_held_expected(stock->sale_cache, clock_now_ns());
 }
 
-/* Notes the row for the log, and counts the ledger as a server that failed, so that clients are
- * told so. */
+/* Notes the row for the log, and counts the ledger as a failed server, so that clients are told
+ * so. */
 static void note(struct stock *stock, const char *sku, const char *row)
 {
     struct stock_held *held = &stock->held_row;
@@ -42,8 +42,8 @@ bool held_rows_met(struct stock *stock, const char *sku)
     return true;
 }
 
-/* Asks which of the rows are held, and notes one of them. When the ledger cannot be asked, none
- * is. */
+/* Asks which of the rows are held, and notes one of them. If the ledger cannot be asked, no row
+ * counts as held. */
 static bool look(struct stock *stock, enum ledger_row_kind kind, struct ledger_row *rows,
                  size_t count)
 {

@@ -1,35 +1,34 @@
-/* The strategy of fenced segment locks: one round of lock, take, commit, settle for a whole batch.
+/* Sells by fenced segment locks: one round of lock, take, commit, settle for a whole batch.
  *
  *   orders ─► groups by sku ─► take: plan segments ─► Redis: lock · take ─► fill orders ───┐
  *                                 ▲                                                         │
  *                                 └── busy, empty, recovered: more segments ◄───────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
- *             ─► settle and release, posted for the pipeline of the next batch; sent at once where
+ *             ─► settle and release, posted for the pipeline of the next batch; sent at once if
  *                this one held most of a sale's segments
- *             ─► conclude: for orders that got nothing, the ledger is asked what is left
+ *             ─► conclude: for orders that got nothing, ask the ledger what is left
  *
- * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
- * Redis, a segment's row changes only from exactly the fence at which Redis was settled when the
- * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
- * for the stock to be sold.
+ * why_commit_decides: only the ledger accepts an order. Whatever Redis loses or repeats, a
+ * segment's row changes only from exactly the fence at which Redis was settled when the units were
+ * taken. So the safety of the stock does not depend on this file; selling all of it does.
  *
  * why_in_doubt: when one node of a cluster is lost, only the holds that it had not answered are in
  * doubt: it may have locked and marked their segments. Nothing is sold from them, and their release
  * is posted: the next holder finds them open and recovers them. The batch goes on with the segments
  * of the other nodes. A slot that is being moved refuses calls, which have then certainly not run:
- * a lock that was refused is a busy segment, a take that was refused leaves it to the recovery, and
- * a settle or a release that was refused leaves it locked until its lease ends, and then open. */
+ * a refused lock is a busy segment, a refused take leaves the segment to the recovery, and a
+ * refused settle or release leaves it locked until its lease ends, and then open. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
 
-/* Passes that met busy segments before the ledger is asked all the same. */
+/* Passes that meet busy segments before the ledger is asked all the same. */
 enum { BUSY_PASSES = 8 };
 
 /* ---- take ---- */
 
 /* Locks and takes for all sales of the batch in one round trip. False when Redis as a whole, or the
- * server of the guard locks, is lost: what is held by then is in doubt. */
+ * server of the guard locks, is lost: what the batch then holds is in doubt. */
 static bool take(struct stock *stock, size_t first_hold)
 {
     bool alive = stock_run_calls(stock);
@@ -39,7 +38,7 @@ static bool take(struct stock *stock, size_t first_hold)
     return alive && !guard_lock_failed(stock);
 }
 
-/* Ends the holds that gave nothing and recovers the dirty ones. */
+/* Ends the holds that gave no units and recovers the dirty ones. */
 static bool end_take(struct stock *stock, struct group *group, size_t first_hold)
 {
     for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
@@ -49,9 +48,9 @@ static bool end_take(struct stock *stock, struct group *group, size_t first_hold
     return true;
 }
 
-/* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done.
- * The next holder finds the segments dirty and recovers them; releasing them spares it the wait for
- * the leases. */
+/* Releases the holds without settling, when it is unknown what Redis or the ledger has done. The
+ * next holder finds the segments dirty and recovers them; the release spares it the wait for the
+ * leases. */
 static void abandon(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -62,10 +61,10 @@ static void abandon(struct stock *stock)
 
 /* ---- commit ---- */
 
-/* Recovers the segments whose updates the ledger refused: Redis said what the ledger refutes, so
- * nothing can be given back. The batch does it itself, under the locks that it still holds, because
- * perhaps nobody comes after it. Where the ledger cannot be asked they are released as dirty, and
- * the hint has the next batch try them. */
+/* Recovers the segments whose updates the ledger refused: the ledger refutes what Redis said, so
+ * nothing can be given back. The batch does so itself, under the locks that it still holds, because
+ * perhaps no other batch follows. If the ledger cannot be asked, the segments are released dirty,
+ * and the hint has the next batch try them. */
 static void recover_refused(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
@@ -80,9 +79,9 @@ static void recover_refused(struct stock *stock, struct batch *batch)
     }
 }
 
-/* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
- * segment, else at the fence of its last settled round; gives up those in doubt. Posted only: the
- * calls travel with the next batch's locks. */
+/* Settles every hold by the result of the commit: at its own fence when the ledger has updated the
+ * segment, else at the fence of its last settled round; abandons holds in doubt. The calls are
+ * posted only and travel with the next batch's locks. */
 static void settle_all(struct stock *stock, struct batch *batch, bool committed)
 {
     if (!committed)
@@ -99,7 +98,7 @@ static void settle_all(struct stock *stock, struct batch *batch, bool committed)
         else
             segment_give_back(stock, hold);
     }
-    for (size_t i = 0; i < stock->hold_count; i++) /* no lock is left behind */
+    for (size_t i = 0; i < stock->hold_count; i++) /* leaves no lock behind */
         assert(stock->holds[i].state == SEGMENT_ENDED || stock->holds[i].state == SEGMENT_BUSY);
 }
 
@@ -112,12 +111,12 @@ static void conclude(struct stock *stock, struct batch *batch)
         struct group *group = &batch->groups[i];
         if (!group_open(group))
             continue;
-        if (group->held) { /* nothing says what is in those segments */
+        if (group->held) { /* the contents of those segments are not known */
             group_fail(group, true);
             continue;
         }
-        /* The holder of a busy segment may give units back, and soon releases it. A holder that
-         * died does neither, so the ledger is asked in the end. */
+        /* The holder of a busy segment may give units back, and soon releases it. A dead holder
+         * does neither, so the ledger is asked in the end. */
         if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)
             group_decide(group, STOCK_AGAIN, UINT32_MAX);
         else
@@ -125,8 +124,9 @@ static void conclude(struct stock *stock, struct batch *batch)
     }
 }
 
-/* A worker that settles one batch and locks for the next in the same trip leaves no moment to
- * others. It matters where they find hardly another segment. */
+/* True when the batch held most of a sale's segments. A worker that settles one batch and locks for
+ * the next in one trip leaves others no moment, which matters where they find few other
+ * segments. */
 static bool held_most(const struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
@@ -146,7 +146,7 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
     bool alive = strategy_take(
         stock, batch, stock->guard_lock ? guard_lock_post_take : segment_post_take, take, end_take);
     enum ledger_result result = alive ? strategy_commit(stock, batch) : LEDGER_UNKNOWN;
-    /* After an unknown commit no hold may be settled, not even at its old fence: the units may be
+    /* After an unknown commit no hold may be settled, not even at its old fence: its units may be
      * sold. */
     if (result == LEDGER_UNKNOWN)
         abandon(stock);

@@ -1,4 +1,4 @@
-/* The steps that strategies have in common: recovering, committing, concluding. */
+/* Implements the steps that strategies have in common: recover, commit, conclude. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -31,7 +31,7 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
     if (held == count)
         return;
     if (!recovery_run(stock, dirty + held, count - held, &stale)) {
-        group->busy = true; /* the ledger could not be asked: nothing says that they are empty */
+        group->busy = true; /* the ledger could not be asked: they need not be empty */
         if (held_rows_met(stock, sale_sku(group->sale))) {
             group->held = true;
             return;
@@ -47,7 +47,7 @@ static void count_taken(const struct stock *stock, struct group *group, size_t f
     for (const struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next) {
         if (hold < &stock->holds[first_hold])
             continue;
-        assert(hold->state != SEGMENT_POSTED); /* its answer was read */
+        assert(hold->state != SEGMENT_POSTED); /* its answer has been read */
         group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
         group->leftover += hold->state == SEGMENT_TAKEN ? hold->taken : 0;
     }
@@ -76,14 +76,14 @@ bool strategy_take(struct stock *stock, struct batch *batch, begin_hold *post, t
 
 /* ---- commit ---- */
 
-/* When an order expires unless it is paid; 0: never. */
+/* Returns when an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
     int64_t pay_within_s = order->group->snapshot.settings.pay_within_s;
     return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
-/* The next hold that has units which no order has. */
+/* Returns the next hold with units that no order has. */
 static struct segment_hold *next_spare(struct segment_hold *hold)
 {
     while (hold && (hold->state != SEGMENT_TAKEN || hold->withheld || hold->used == hold->taken))
@@ -91,7 +91,7 @@ static struct segment_hold *next_spare(struct segment_hold *hold)
     return hold;
 }
 
-/* Uses up one hold after the other, so that as few segments as possible are to be updated. */
+/* Uses up one hold after the other, to update as few segments as possible. */
 static void share_out(struct group *group)
 {
     struct segment_hold *hold = group->first_hold;
@@ -104,7 +104,7 @@ static void share_out(struct group *group)
             entry->hold = hold = next_spare(hold);
         while (units > 0) {
             hold = next_spare(hold);
-            assert(hold); /* no more orders were filled than units taken */
+            assert(hold); /* the taken units cover the filled orders */
             uint32_t part = hold->taken - hold->used;
             part = part < units ? part : units;
             hold->used += part;
@@ -140,7 +140,7 @@ static void write_updates(struct stock *stock, struct batch *batch)
 }
 
 /* Shares the filled orders' units out among the holds, and writes the orders and the updates of the
- * segments as the ledger wants them. */
+ * segments for the ledger. */
 static void write_batch(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++)
@@ -170,7 +170,7 @@ static void write_batch(struct stock *stock, struct batch *batch)
 }
 
 /* Asks the ledger what became of a commit whose answer was lost. One update and one order tell for
- * all of them: the transaction is atomic. */
+ * all, because the transaction is atomic. */
 static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 {
     assert(batch->update_count > 0 && batch->row_count > 0);
@@ -187,11 +187,11 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     }
 }
 
-/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
+/* Handles the ledger's refusal to commit the filled orders, `why` (LEDGER_DUPLICATE or
  * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
- * the orders that caused it, decides them, and takes their units away again; the others go on. (An
- * order above its limit may be a repeat; sell.c looks its key up.) False when no such order is
- * found (an order id was taken), or the ledger cannot be asked. */
+ * the orders that caused it, decides them, and takes their units away; the others go on. (An order
+ * above its limit may be a repeat; sell.c looks its key up.) False when no such order is found (an
+ * order id was taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
@@ -238,8 +238,8 @@ static bool drop_held(struct stock *stock, struct batch *batch)
     return held_rows_drop(stock, batch);
 }
 
-/* Leaves out the orders that kept the filled ones from being committed. False when no order was
- * left out. */
+/* Leaves out the orders that kept the filled ones from being committed. False when it leaves out
+ * none. */
 static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     switch (result) {
@@ -251,7 +251,7 @@ static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_resu
     case LEDGER_FAILED:
         if (!held_rows_met(stock, NULL))
             return false;
-        /* The row that was waited for may be that of a key, too. */
+        /* The awaited row may also be that of a key. */
         bool keyed = drop_refused(stock, batch, LEDGER_DUPLICATE);
         return drop_held(stock, batch) || keyed;
     default:
@@ -259,8 +259,8 @@ static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_resu
     }
 }
 
-/* The ledger refused an update: perhaps for settings or a round that this process does not know
- * yet. */
+/* Reloads sales whose updates the ledger refused, perhaps for settings or a round that this process
+ * does not know yet. */
 static void reload_refused(struct stock *stock, const struct batch *batch)
 {
     for (size_t i = 0; i < batch->update_count; i++) {
@@ -275,7 +275,7 @@ static void reload_refused(struct stock *stock, const struct batch *batch)
 
 static void accept_order(const struct batch_order *entry)
 {
-    assert(entry->hold && entry->hold->used > 0); /* its update was committed with it */
+    assert(entry->hold && entry->hold->used > 0); /* its update was committed, too */
     struct stock_order *order = entry->order;
     order->outcome = STOCK_ACCEPTED;
     order->round = entry->hold->round;
@@ -286,7 +286,7 @@ static void accept_order(const struct batch_order *entry)
         ledger_time_format(expires_ms(order), order->expires_at);
 }
 
-/* Decides the filled orders by what became of their commit. */
+/* Decides the filled orders by the result of their commit. */
 static void decide(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     bool reachable = result != LEDGER_FAILED || ledger_ping(stock->ledger) == LEDGER_OK;
@@ -305,7 +305,7 @@ static void decide(struct stock *stock, struct batch *batch, enum ledger_result 
         case LEDGER_FAILED: /* certainly not committed */
             batch_order_fail(entry, reachable);
             break;
-        default: /* refused by a guard, for an id, key or limit, or as late: nothing was written */
+        default: /* refused by a guard, an id, a key, a limit or as late: nothing written */
             entry->order->outcome = STOCK_AGAIN;
             break;
         }
@@ -327,13 +327,13 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
     }
     if (result == LEDGER_UNKNOWN) {
         result = resolve(stock, batch);
-        /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
+        /* Asking has raised the first segment's fence, so its contents in Redis are out of date. */
         if (result == LEDGER_NO)
             batch->updates[0].refused = true;
     }
     for (size_t i = 0; i < batch->update_count; i++)
         batch->updated[i]->refused = batch->updates[i].refused;
-    if (result == LEDGER_OK) /* and with it all that was read before */
+    if (result == LEDGER_OK) /* confirms all that was read before */
         replay_committed(stock);
     else if (result != LEDGER_UNKNOWN && result != LEDGER_FAILED)
         reload_refused(stock, batch);
@@ -343,8 +343,8 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 
 /* ---- conclude ---- */
 
-/* The ledger has more units than this process saw: such segments are tried again, and recovered if
- * Redis still has fewer. Returns how many units are left in all. */
+/* Lets segments be tried again in which the ledger has more units than this process saw, and
+ * recovered if Redis still has fewer. Returns the sum of the units left. */
 static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;

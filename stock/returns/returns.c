@@ -1,18 +1,18 @@
-/* Orders of any sales that end together, and their units, which can be sold again.
+/* Ends orders of any sales together and makes their units available again.
  *
  *   orders by sale ─► lock free segments of each sale (fence F) and mark them open
  *     ─► ledger, one transaction: statuses · sold -= n, fence = F
  *     ─► load the changed segments in Redis from the ledger, and release ─► publish
  *
- * why_any_segment: a unit has no home. A worker that holds any segments of a sale may take the
- * returned units off what these have sold; see README.md, "Units that come back".
+ * why_any_segment: units belong to no segment. A worker that holds any segments of a sale may take
+ * the returned units off what these have sold; see README.md, "Units that come back".
  *
- * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
- * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what
- * makes the return right, it only spares the next holder a recovery.
+ * why_like_recovery: with this transaction the ledger's fence becomes F, so the ledger refuses
+ * whatever Redis said of the segment before. The load of the segment in Redis therefore does not
+ * make the return right, it only spares the next holder a recovery.
  *
- * why_the_mark: without it, dying between the commit and the load would leave a segment that looks
- * settled and knows too few units; with it the segment is dirty. */
+ * why_the_mark: without it, a process that dies between the commit and the load would leave a
+ * segment that looks settled and knows too few units; with it the segment is dirty. */
 #include "stock/returns/returns.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ enum {
     LOCK_TRIES_MAX = 16, /* while every segment that was tried is busy */
     PAUSE_US_MIN = 500,  /* before they are tried again */
     PAUSE_US_MAX = 3000,
-    HOLDS_PART = 2, /* one in so many of a sale's segments is held at once, where that suffices */
+    HOLDS_PART = 2, /* the part of a sale's segments held at once, if it suffices: 1/2 */
 };
 
 /* The orders of one sale. */
@@ -38,8 +38,8 @@ struct part {
     struct sale *sale;
     struct sale_snapshot snapshot;
     bool awaited;      /* the sale has so few units left that it may have refused orders */
-    uint32_t least;    /* segments to be locked at least */
-    bool moved, unmet; /* an order was ended; one could not be, as they had sold too few */
+    uint32_t least;    /* least number of segments to lock */
+    bool moved, unmet; /* an order was ended; one was not, as segments had sold too few */
 };
 
 /* One transaction; kept for the next. */
@@ -68,8 +68,8 @@ static int compare_orders(const void *a, const void *b)
                        : (one->order_id > other->order_id) - (one->order_id < other->order_id);
 }
 
-/* A sale is retired only when no order of it is reserved. So where the sale is gone, somebody else
- * has ended these orders: they are to be read again. */
+/* A sale is retired only when it has no reserved order. So without the sale, somebody else has
+ * ended these orders: read them again. */
 static enum stock_state_result result_without_sale(enum ledger_result found)
 {
     return found == LEDGER_NO        ? STOCK_STATE_BUSY
@@ -83,7 +83,7 @@ static void set_all(struct part *part, enum stock_state_result result)
         part->orders[i].result = result;
 }
 
-/* An order of a later round than the cached one: this process has missed a reset. */
+/* An order of a later round than the cached one shows that this process has missed a reset. */
 static enum ledger_result find_sale(struct stock *stock, struct part *part)
 {
     uint32_t latest = 0;
@@ -98,7 +98,7 @@ static enum ledger_result find_sale(struct stock *stock, struct part *part)
     return found;
 }
 
-/* Returns how many sales there are. */
+/* Returns the number of sales. */
 static size_t list_parts(struct stock *stock, struct part *parts, struct return_order *orders,
                          size_t count)
 {
@@ -118,7 +118,7 @@ static size_t list_parts(struct stock *stock, struct part *parts, struct return_
 
 /* ---- their segments ---- */
 
-/* How many units the segment has sold, as far as this process knows. */
+/* Returns the units that the segment has sold, as far as this process knows. */
 static uint32_t sold_guess(const struct part *part, uint32_t segment)
 {
     uint32_t capacity = part->snapshot.total / part->snapshot.segments;
@@ -127,8 +127,8 @@ static uint32_t sold_guess(const struct part *part, uint32_t segment)
 }
 
 /* Posts the locks of enough segments for the orders of the present round: from a random one on,
- * first of those that have sold units, as far as this process knows, then of the others. At most
- * one in HOLDS_PART, so that the others go on selling, unless one order alone needs more. */
+ * first those that have sold units, as far as this process knows, then the others. At most one in
+ * HOLDS_PART, so that the others go on selling, unless one order alone needs more. */
 static void plan(struct stock *stock, const struct part *part)
 {
     uint32_t segments = part->snapshot.segments;
@@ -150,7 +150,7 @@ static void plan(struct stock *stock, const struct part *part)
         bool enough = guessed >= units || (held >= most && guessed >= largest);
         if (enough && held >= part->least)
             break;
-        if ((guess == 0) != (i >= segments)) /* tried before, or later */
+        if ((guess == 0) != (i >= segments)) /* tried in the other pass */
             continue;
         guessed += guess;
         segment_post_open(stock, &stock->holds[stock->hold_count++], part->sale, &part->snapshot,
@@ -174,7 +174,7 @@ static void end_unchanged(struct stock *stock)
             segment_give_back(stock, hold);
         else if (lost || hold->state == SEGMENT_DOUBT)
             segment_post_release(stock, hold);
-        assert(hold->state == SEGMENT_ENDED || hold->state == SEGMENT_BUSY); /* given back */
+        assert(hold->state == SEGMENT_ENDED || hold->state == SEGMENT_BUSY); /* was given back */
     }
 }
 
@@ -184,7 +184,7 @@ static bool lock_once(struct stock *stock, struct returns_work *work, bool *any_
     stock->hold_count = 0;
     for (size_t i = 0; i < work->part_count; i++)
         plan(stock, &work->parts[i]);
-    *any_out = stock->hold_count == 0; /* no segment is wanted */
+    *any_out = stock->hold_count == 0; /* no segment is needed */
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++) {
         segment_read_open(stock, &stock->holds[i]);
@@ -195,7 +195,7 @@ static bool lock_once(struct stock *stock, struct returns_work *work, bool *any_
     return alive;
 }
 
-/* A segment from which much is sold is hardly ever free. */
+/* Retries while all segments are busy: a segment from which much is sold is hardly ever free. */
 static bool lock(struct stock *stock, struct returns_work *work)
 {
     bool any = false;
@@ -274,7 +274,7 @@ static void read_results(struct returns_work *work, enum ledger_result result,
             const struct ledger_return_order *ended =
                 bsearch(&key, work->orders, work->returned.order_count, sizeof key,
                         ledger_return_order_compare);
-            assert(ended); /* list_orders has listed it */
+            assert(ended); /* list_orders listed it */
             bool repeat = j > 0 && part->orders[j - 1].order_id == order->order_id;
             order->result = result_of(result, ended);
             order->moved = order->result == STOCK_STATE_OK && !repeat;
@@ -290,7 +290,7 @@ static void read_results(struct returns_work *work, enum ledger_result result,
 /* ---- Redis again ---- */
 
 /* Raises the ledger's fences to the locks' fences, which waits for a transaction that is still
- * under way or forbids it, and loads the segments from what the ledger says then. */
+ * under way or forbids it, and loads the segments from the ledger's rows. */
 static void recover(struct stock *stock, struct returns_work *work)
 {
     const size_t count = work->returned.segment_count;
@@ -306,10 +306,10 @@ static void recover(struct stock *stock, struct returns_work *work)
 }
 
 /* Loads the segments that units came back to. The others keep their last fence in the ledger, so
- * what Redis says of them still counts; where the ledger's fence is beyond the lock's, Redis is
- * told of it. Nobody was refused units while more than one order can want were left. A sale of
- * which the ledger has another round, or does not show a segment, is read again: this process has
- * perhaps missed a change. The parts and the holds are sorted alike. */
+ * their contents in Redis still count; if the ledger's fence is beyond the lock's, Redis is told of
+ * it. No buyer was refused units while more were left than one order can want. A sale is read again
+ * if the ledger has another round of it or does not show a segment: this process may have missed a
+ * change. The parts and the holds are sorted alike. */
 static void load(struct stock *stock, struct returns_work *work)
 {
     size_t at = 0;
@@ -340,8 +340,8 @@ static void load(struct stock *stock, struct returns_work *work)
     }
 }
 
-/* The other processes may remember that the sale is sold out. After an unknown commit units may
- * have come back as well: publishing is harmless. */
+/* Publishes because other processes may remember that the sale is sold out. After an unknown commit
+ * units may have come back as well: publishing is harmless. */
 static void publish(struct stock *stock, const struct returns_work *work, bool all)
 {
     for (size_t i = 0; i < work->part_count; i++) {
@@ -391,8 +391,8 @@ static void end_parts(struct stock *stock, struct part *parts, size_t count, enu
         set_all(&parts[i], STOCK_STATE_FAILED);
 }
 
-/* Keeps the sales of which no order could be ended because what this process knows of its segments
- * was wrong, for a try with twice as many of them. */
+/* Keeps the sales none of whose orders could be ended because this process was wrong about their
+ * segments, for a try with twice as many segments. */
 static size_t keep_unmet(struct part *parts, size_t count)
 {
     size_t kept = 0;
@@ -405,8 +405,8 @@ static size_t keep_unmet(struct part *parts, size_t count)
     return kept;
 }
 
-/* While rows are held that one would wait for, each sale has a transaction of its own, so that the
- * others do not fail with it. */
+/* While held rows are expected, each sale has a transaction of its own, so that the others do not
+ * fail with it. */
 struct returns returns_end(struct stock *stock, struct return_order *orders, size_t count,
                            enum ledger_status to)
 {

@@ -1,5 +1,5 @@
-/* Orders that are paid, cancelled or expired: what clients ask for, and what the time to pay
- * ends. */
+/* Pays, cancels and expires orders: cancels and pays for clients, expires those whose time to pay
+ * is over. */
 #include "stock/returns/returns.h"
 
 #include <assert.h>
@@ -13,17 +13,17 @@
 
 _Static_assert((int)STOCK_CHANGES_MAX <= (int)LEDGER_RETURNS_MAX, "one return takes a whole call");
 
-enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
+enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call survives */
 
-/* Repeats a call until the orders' statuses are known, or the time is over, or nothing can be
+/* Repeats a call until the orders' statuses are known, the time is over, or no server can be
  * reached. */
 struct trial {
     struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
     size_t open_count;
-    bool decided; /* an order is */
+    bool decided; /* an order is decided */
     int failures;
     int64_t until_ns;
-    int64_t resolve_until_ns; /* the same, once a try is in doubt: then it must be found out */
+    int64_t resolve_until_ns; /* once a try is in doubt, which must be resolved */
 };
 
 static struct trial trial_of(const struct stock *stock, struct stock_status_change *changes,
@@ -55,8 +55,7 @@ static bool is_open(enum stock_state_result result)
            result == STOCK_STATE_IN_DOUBT;
 }
 
-/* Keeps the orders that are not decided. True when it is worth while to try them again; else their
- * results are final. */
+/* Keeps the undecided orders. True when another try is worthwhile; else their results are final. */
 static bool trial_goes_on(struct stock *stock, struct trial *trial)
 {
     bool doubt = false, failed = false;
@@ -87,7 +86,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial)
     return again;
 }
 
-/* The records of the orders that are not decided, for the ledger to fill in. */
+/* Returns the records of the undecided orders, for the ledger to fill in. */
 static struct ledger_record *const *open_records(struct trial *trial,
                                                  struct ledger_record *records[STOCK_CHANGES_MAX])
 {
@@ -96,7 +95,8 @@ static struct ledger_record *const *open_records(struct trial *trial,
     return records;
 }
 
-/* The result of a change to `to` by the order's record. BUSY: the change can still be made. */
+/* Returns the result of a change to `to` by the order's record. BUSY: the change can still be
+ * made. */
 static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
 {
     if (record->damaged)
@@ -105,7 +105,7 @@ static enum stock_state_result result_of(const struct ledger_record *record, enu
         return STOCK_STATE_NO_ORDER;
     if (strcmp(record->status, ledger_status_name(to)) == 0)
         return STOCK_STATE_OK;
-    /* An order that is reserved and not payable is overdue, or its round is over, though nobody has
+    /* A reserved order that is not payable is overdue, or its round is over, though nobody has
      * expired it yet. */
     bool open = to == LEDGER_PAID ? record->payable : ledger_status_may(record->status, to);
     return open ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
@@ -191,8 +191,8 @@ static void cancel_once(struct stock *stock, struct trial *trial)
     if (pending_count > 0)
         returns = returns_end(stock, orders, pending_count, LEDGER_CANCELLED);
     read_returned(orders, pending_count);
-    /* Orders that somebody else has cancelled or paid are answered only when that is on the disk. A
-     * commit of this call confirms all that was read before it on the same connection. */
+    /* Answers orders that somebody else has cancelled or paid only when that is on disk. A commit
+     * of this call confirms all that was read before it on the same connection. */
     bool confirmed = returns.committed && ledger_connection(stock->ledger) == connection;
     if (ended_count > 0 && !confirmed && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         for (size_t i = 0; i < ended_count; i++)
@@ -217,7 +217,7 @@ static struct return_order return_of_due(const struct ledger_due *due)
     return order;
 }
 
-/* Keeps the orders that are to be tried again. `failed_out`: a server has failed. */
+/* Keeps the orders to be tried again. `failed_out`: a server has failed. */
 static size_t keep_busy(struct return_order *orders, size_t count, bool *failed_out)
 {
     size_t kept = 0;
@@ -230,8 +230,8 @@ static size_t keep_busy(struct return_order *orders, size_t count, bool *failed_
     return kept;
 }
 
-/* Ends orders until no more can be ended. A server that failed ends the pass; but the orders of
- * other sales do not wait for orders whose rows another transaction holds. */
+/* Ends orders until no more can be ended. A failed server ends the pass; but orders of other sales
+ * do not wait for orders whose rows another transaction holds. */
 static enum ledger_result expire_all(struct stock *stock, struct return_order *orders, size_t count,
                                      struct stock_expired *expired)
 {

@@ -1,5 +1,5 @@
-/* A sale's segments in Redis compared with the ledger: by an audit, which changes nothing, and by a
- * reconcile, which sets them again under their locks. */
+/* Compares a sale's segments in Redis with the ledger: an audit changes nothing, a reconcile sets
+ * them again under their locks. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ static struct stock_cached read_cached(const struct script_call *call)
     };
 }
 
-/* Reads `count` segments from Redis. The answers are stock->calls; false when one is missing. */
+/* Reads `count` segments from Redis into stock->calls. False when an answer is missing. */
 static bool read_segments(struct stock *stock, const char *sku, const struct ledger_segment *rows,
                           size_t count)
 {
@@ -43,14 +43,14 @@ static bool read_segments(struct stock *stock, const char *sku, const struct led
         post_read(stock, sku, rows[i].segment);
     if (!stock_run_calls(stock))
         return false;
-    /* The node of a cluster may be lost alone. */
+    /* A cluster may lose single nodes. */
     for (size_t i = 0; i < count && redis_cluster(stock->redis); i++)
         if (stock->calls[i].result != REDIS_ANSWERED)
             return false;
     return true;
 }
 
-/* `fence`: at which the segment should be settled. */
+/* `fence`: the fence at which the segment should be settled. */
 static const char *state_of(const struct ledger_segment *row, const struct stock_cached *cached,
                             uint64_t fence)
 {
@@ -115,7 +115,8 @@ static bool read_ledger(struct stock *stock, const char *sku, const struct sale_
     return found;
 }
 
-/* No segment is settled at its row's fence, which read_ledger has raised: only contents differ. */
+/* Compares contents only: no segment is settled at its row's fence, which read_ledger has
+ * raised. */
 static void list_differences(const struct stock *stock, const struct ledger_segment *rows,
                              struct stock_report *report)
 {
@@ -132,7 +133,7 @@ static void list_differences(const struct stock *stock, const struct ledger_segm
     }
 }
 
-/* After the loads were run. */
+/* Call it after the loads have run. */
 static void count_repaired(const struct stock *stock, const struct sale_lock *locked,
                            struct stock_report *report)
 {
@@ -149,7 +150,7 @@ static void count_repaired(const struct stock *stock, const struct sale_lock *lo
     assert(report->repaired <= report->difference_count);
 }
 
-/* Every segment is loaded again, whether it differs or not, as the ledger's fences were raised. */
+/* Loads every segment again, even without a difference, because the ledger's fences were raised. */
 static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_lock *locked,
                              struct stock_report *report)
 {

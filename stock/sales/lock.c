@@ -1,4 +1,4 @@
-/* All segments of a sale, locked together for a change of the sale as a whole. */
+/* Locks all segments of a sale together for a change of the sale as a whole. */
 #include "stock/sales/lock.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 5 }; /* changes of others that came in between, or commits not answered */
+enum { TRIES_MAX = 5 }; /* tries after concurrent changes or unanswered commits */
 
 enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
                                                 int wait_ms, struct sale_lock *locked)
@@ -42,7 +42,7 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
     for (size_t i = 0; i < locked->count; i++)
         if (locked->holds[i].lock.state != SECLOCK_STATE_RELEASED)
             lock_redis_end(&locked->holds[i].lock, stock_call(stock));
-    size_t count = stock->call_count; /* of the calls whose answers are looked at */
+    size_t count = stock->call_count; /* calls whose answers matter */
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
@@ -50,7 +50,8 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
     return done;
 }
 
-/* A reset may change the number of segments before the locks are held: then all are locked anew. */
+/* A reset may change the number of segments before the locks are held: then all are locked
+ * again. */
 enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
                                           struct sale_lock *locked)
 {
@@ -77,7 +78,7 @@ bool sale_lock_mark(struct stock *stock, struct sale_lock *locked, uint64_t *fen
 {
     assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     bool held = true;
-    stock_flush(stock); /* there may be as many calls as segments */
+    stock_flush(stock); /* makes room for one call per segment */
     for (size_t i = 0; i < locked->count; i++) {
         fences_out[i] = locked->holds[i].lock.fence;
         segment_post_mark(stock, &locked->holds[i]);
@@ -98,7 +99,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
             segment_post_retire(stock, lock);
             continue;
         }
-        /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater
+        /* If Redis has forgotten fences, the ledger is ahead: the next lock must get a greater
          * one. */
         if (rows[i].fence > lock->fence)
             segment_post_fence(stock, lock, rows[i].fence);
@@ -147,14 +148,14 @@ enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change 
         doubt |= result == STOCK_ADMIN_IN_DOUBT;
     }
     free(locked);
-    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* by this call, before the round ended */
+    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* this call did it, before the round ended */
         return STOCK_ADMIN_OK;
     bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED ||
                    result == STOCK_ADMIN_TOO_MANY;
     return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
 }
 
-/* This process first: its own orders come before its message returns to it. */
+/* Notes the sale here first: this process's orders come before its own message returns. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row)
 {
     struct sale *sale = sale_cache_put(stock->sale_cache, row);

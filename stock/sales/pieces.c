@@ -1,5 +1,5 @@
-/* Long work on a sale's orders, done in pieces: counting what its users have, which a limit set in
- * mid-sale begins; counting who holds units of a round; ending the orders of rounds that are over.
+/* Does long work on a sale's orders in pieces: counts what its users have, for a limit set in
+ * mid-sale; counts who holds units of a round; ends the orders of rounds that are over.
  *
  * why_in_pieces: other calls for the orders of a piece wait for it, so a piece must be short, even
  * on a slow server; but each piece costs a commit. */
@@ -13,7 +13,7 @@
 #include "stock/sales/lock.h"
 #include "stock/stock_core.h"
 
-/* How many orders a piece has, by how long the last one took. */
+/* Sets the number of orders in a piece, by how long the last piece took. */
 struct pace {
     uint32_t rows_min;
     int64_t short_ms; /* after a shorter piece the next has twice as many orders, */

@@ -1,16 +1,16 @@
-/* A sale's next round, or its first.
+/* Begins a sale's next round, or its first.
  *
  *   was it done under its key? ─► may it be done? ─► lock all segments ─► may it still be done?
  *     ─► mark them open ─► ledger, one transaction: key · sale · segments · the old round's end
  *     ─► load Redis, and release ─► publish ─► end reserved orders of the old round, a first part
  *
  * why_key_last: a reset with a key is refused only if its key was looked up after the reason was
- * found. Else its first try, under way, could be carried out between the two, and the repeat be
- * told no.
+ * found. Otherwise its first try, under way, could be carried out between the two, and its repeat
+ * would be refused.
  *
  * why_in_parts: the reserved orders of the old round may be a million. The transaction that begins
- * the new round makes them all not payable at once (ledger_status), and notes that they are to be
- * expired; that is done in pieces, here for a moment and else by stock_round_end. */
+ * the new round makes them all not payable at once (ledger_status), and notes that they must
+ * expire; they expire in pieces, here for a moment and then in stock_round_end. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>
@@ -23,8 +23,8 @@
 #include "stock/sales/lock.h"
 
 enum {
-    END_MS = 250,    /* spent on ending orders by the reset itself: the operator waits for it */
-    COUNT_MS = 1000, /* spent on counting the orders that it would end, before it refuses to */
+    END_MS = 250,    /* the reset's own time for ending orders: the operator waits */
+    COUNT_MS = 1000, /* for counting the orders that it would end, before it refuses */
 };
 
 struct resetting {
@@ -35,7 +35,7 @@ struct resetting {
     uint64_t *ended_out;
 };
 
-/* Writes down the request, to be compared when its key is used again. */
+/* Writes the request as text, to be compared when its key is used again. */
 static void write_request(struct resetting *resetting)
 {
     const struct stock_reset *asked = resetting->asked;
@@ -50,8 +50,8 @@ static void write_request(struct resetting *resetting)
     assert(length > 0 && length < LEDGER_RESET_TEXT_MAX);
 }
 
-/* Looks for what was done under the key. False: nothing, or there is no key. The process that did
- * it may have died before it published the round. */
+/* Looks for a reset made under the key. False: there is none, or no key. The process that made it
+ * may have died before it published the round. */
 static bool find_key(struct stock *stock, struct resetting *resetting,
                      enum stock_admin_result *result_out)
 {
@@ -67,7 +67,7 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     uint64_t connection = ledger_connection(stock->ledger);
     if (found == LEDGER_NO)
         return false;
-    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    /* The reset may be visible and not on disk yet, and so may the sale's present row. */
     enum ledger_result present =
         found == LEDGER_OK ? ledger_sale_find(stock->ledger, sku, &now) : found;
     if ((present != LEDGER_OK && present != LEDGER_NO) ||
@@ -84,7 +84,7 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     return true;
 }
 
-/* Reads the sale as it is now; all zero but for its sku when it does not exist. */
+/* Reads the present sale; all zero but its sku when it does not exist. */
 static enum ledger_result read_sale(struct stock *stock, const char *sku, struct ledger_sale *sale)
 {
     *sale = (struct ledger_sale){.round = 0};
@@ -93,7 +93,7 @@ static enum ledger_result read_sale(struct stock *stock, const char *sku, struct
     return found == LEDGER_NO ? LEDGER_OK : found;
 }
 
-/* STOCK_ADMIN_OK, or why the sale as it is forbids the reset. */
+/* Returns STOCK_ADMIN_OK, or why the present sale forbids the reset. */
 static enum stock_admin_result check(const struct stock_reset *asked, const struct ledger_sale *now)
 {
     struct ledger_settings settings = now->settings;
@@ -110,7 +110,7 @@ static enum stock_admin_result check(const struct stock_reset *asked, const stru
     return STOCK_ADMIN_OK;
 }
 
-/* Refuses what the sale as it is forbids. */
+/* Refuses a reset that the present sale forbids. */
 static enum stock_admin_result refuse(struct stock *stock, struct resetting *resetting,
                                       const struct ledger_sale *now, enum stock_admin_result why)
 {
@@ -126,8 +126,8 @@ static enum stock_admin_result refuse(struct stock *stock, struct resetting *res
     return why;
 }
 
-/* Begins the round in one transaction under the locks, and releases them. `sale` is the sale as it
- * is, and becomes what it is then. `held_out`: units that orders of the old round hold. */
+/* Begins the round in one transaction under the locks, and releases them. `sale` in: the present
+ * sale; out: the sale in the new round. `held_out`: units that orders of the old round hold. */
 static enum ledger_result reset_locked(struct stock *stock, const struct resetting *resetting,
                                        struct sale_lock *locked, struct ledger_sale *sale,
                                        uint32_t *held_out)
@@ -151,8 +151,8 @@ static enum ledger_result reset_locked(struct stock *stock, const struct resetti
     return result;
 }
 
-/* Translates the ledger's answer. The new round is open; the operator waits for a part of the old
- * one's orders to end, mostly for all. */
+/* Translates the ledger's answer. Once the new round is open, ends a part of the old one's orders,
+ * mostly all, while the operator waits. */
 static enum stock_admin_result conclude(struct stock *stock, struct resetting *resetting,
                                         enum ledger_result result, uint32_t held,
                                         const struct ledger_sale *sale)
@@ -164,8 +164,8 @@ static enum stock_admin_result conclude(struct stock *stock, struct resetting *r
     return sale_change_result(&resetting->change, result);
 }
 
-/* The sale is looked at before the locks, as a refusal needs none, and again when they are held. It
- * may have got more segments than were locked: then the next try locks more. */
+/* Checks the sale before the locks, as a refusal needs none, and again under them. If the sale has
+ * got more segments than were locked, the next try locks more. */
 static enum stock_admin_result try_once(struct stock *stock, struct sale_change *change,
                                         struct sale_lock *locked)
 {

@@ -1,10 +1,10 @@
-/* Units added to a running sale, and its segments evened out.
+/* Adds units to a running sale and levels its segments.
  *
- * As at a reset all segments are locked and marked open, one transaction changes them and raises
- * their fences to those of the locks, and Redis is loaded from the ledger: dying in between leaves
- * segments that are dirty and recovered one by one. The version of the settings counts on as well,
- * so orders that were decided before are refused once; that is how the other processes learn the
- * new total. */
+ * As in a reset, all segments are locked and marked open, one transaction changes them and raises
+ * their fences to those of the locks, and Redis is loaded from the ledger: a process that dies in
+ * between leaves dirty segments, which are recovered one by one. The version of the settings is
+ * incremented as well, so that orders decided before are refused once; that is how the other
+ * processes learn the new total. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ struct adding {
     uint32_t units;
 };
 
-/* Looks for what was done under the key. False: nothing, there is no key, or no sale any more. */
+/* Looks for a restock made under the key. False: there is none, no key, or no sale any more. */
 static bool find_key(struct stock *stock, const struct adding *adding,
                      enum stock_admin_result *result_out)
 {
@@ -31,7 +31,7 @@ static bool find_key(struct stock *stock, const struct adding *adding,
         ledger_restock_find(stock->ledger, change->sku, change->key, &units, &round);
     if (found != LEDGER_OK)
         return found != LEDGER_NO;
-    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    /* The restock may be visible and not on disk yet, and so may the sale's present row. */
     uint64_t connection = ledger_connection(stock->ledger);
     found = ledger_sale_find(stock->ledger, change->sku, change->sale);
     if ((found != LEDGER_OK && found != LEDGER_NO) ||

@@ -1,4 +1,4 @@
-/* The end of a sale.
+/* Ends a sale.
  *
  *   count the round's orders that hold units ─► lock all segments ─► ledger, one transaction: the
  *     sale and its segments go, if nothing was sold since ─► the segments' keys go ─► publish
@@ -7,8 +7,8 @@
  * ledger; another call for the sku, or an order that comes to them, deletes them.
  *
  * why_in_parts: the table of orders may be long, and the thread serves other calls. So one call
- * counts for a moment only; the thread keeps what it has counted, and the next call for the sale
- * goes on there. The locks' holder checks that nothing was sold or returned meanwhile. */
+ * counts for a moment only; the thread keeps its count, and the next call for the sale goes on
+ * there. The holder of the locks checks that nothing was sold or returned meanwhile. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>
@@ -18,11 +18,11 @@
 #include "sql/orders/orders.h"
 #include "stock/sales/lock.h"
 
-enum { COUNT_MS = 500 }; /* spent on counting orders by one call */
+enum { COUNT_MS = 500 }; /* one call's time for counting orders */
 
 struct retiring {
     struct sale_change change;
-    int64_t until_ns; /* orders are counted */
+    int64_t until_ns; /* until then orders are counted */
     bool doubt;       /* a commit of this call was not answered */
 };
 
@@ -34,8 +34,8 @@ static void drop_locked(struct stock *stock, struct sale_lock *locked)
     sale_lock_release(stock, locked);
 }
 
-/* Nothing of the sale is left in the ledger. After a commit in doubt that is this call's doing, as
- * far as its client can tell. */
+/* The ledger has nothing left of the sale. After a commit in doubt this call's client may take that
+ * as its own doing. */
 static enum stock_admin_result end_gone(struct stock *stock, const struct retiring *retiring,
                                         struct sale_lock *locked)
 {
@@ -85,7 +85,7 @@ static enum stock_admin_result retire_locked(struct stock *stock, struct retirin
         drop_locked(stock, locked);
         sale_publish_retired(stock, change->sku, change->sale->round);
     } else {
-        stock->held.begun = false; /* the next try counts anew */
+        stock->held.begun = false; /* the next try counts again */
         sale_lock_release(stock, locked);
     }
     enum stock_admin_result told = sale_change_result(change, result);

@@ -1,4 +1,4 @@
-/* Changing a sale's settings while it runs. */
+/* Changes a sale's settings while it runs. */
 #include "stock/sales/sales.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "stock/sales/lock.h"
 
 enum {
-    TRIES_MAX = 20, /* changes of others that came in between */
+    TRIES_MAX = 20, /* retries after concurrent changes */
     COUNT_MS = 250, /* spent on counting by the change itself: the operator waits for it */
 };
 
@@ -29,7 +29,7 @@ void stock_change_apply(struct ledger_settings *settings, const struct stock_cha
 }
 
 /* Tells every process that the sale is closed before the counting begins, and of each later state.
- * What is not counted here stock_count goes on with. */
+ * stock_count counts what this call does not finish. */
 static void publish(struct stock *stock, struct ledger_sale *sale)
 {
     struct ledger_sale opened;
@@ -42,8 +42,8 @@ static void publish(struct stock *stock, struct ledger_sale *sale)
         *sale = opened;
 }
 
-/* The ledger changes the settings only from the version that was read: somebody else's change in
- * between is not overwritten, but changed in turn. */
+/* The ledger changes the settings only from the version that was read: a concurrent change is not
+ * overwritten, but changed in turn. */
 enum stock_admin_result stock_change(struct stock *stock, const char *sku,
                                      const struct stock_change *change,
                                      struct ledger_sale *sale_out)

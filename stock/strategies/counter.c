@@ -1,20 +1,20 @@
-/* The strategies `atomic` and `optimistic`: selling by counters in Redis without locks.
+/* Sells by counters in Redis without locks: the strategies `atomic` and `optimistic`.
  *
  *   orders ─► groups by sku ─► take: plan segments ─► Redis: take ─► fill orders ───┐
  *                                 ▲                                                  │
  *                                 └── empty, recovered: more segments ◄──────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
  *             ─► give back what was not sold
- *             ─► conclude: for orders that got nothing, the ledger is asked what is left
+ *             ─► conclude: for orders that got nothing, ask the ledger what is left
  *
  * the_epoch: a segment's settled fence stays as it is while it is sold in this way, and changes
  * whenever its counter is set again from the ledger. The ledger takes an order only from the fence
- * its units were taken at, and units come back to the counter only at that fence. So each unit that
- * was under way at a recovery is counted once: in the ledger, if it was committed before, else by
- * the recovery, which then has forbidden the commit.
+ * at which its units were taken, and units come back to the counter only at that fence. So each
+ * unit that was under way at a recovery is counted once: in the ledger, if it was committed before,
+ * else by the recovery, which then has forbidden the commit.
  *
- * What a process had taken when it died is missing from the counter until a recovery; nothing marks
- * the segment (see README.md). */
+ * Units that a process had taken when it died are missing from the counter until a recovery;
+ * nothing marks the segment (see README.md). */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "lua/command.h"
 
-/* Passes in which units that only the ledger has may yet come back. */
+/* Passes during which units that only the ledger has may still come back. */
 enum { IN_FLIGHT_PASSES = 16 };
 
 /* Writes the key of the hold's segment into `key_out` (SCRIPT_KEY_MAX bytes). */
@@ -44,10 +44,10 @@ static void counter_begin(struct segment_hold *hold, struct sale *sale,
     hold->wanted = wanted;
 }
 
-/* Notes the answer to a take: `taken` units at the fence `settled`, `left` stay in the counter. */
+/* Notes the answer to a take: `taken` units at the fence `settled`; `left` stay in the counter. */
 static void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left)
 {
-    assert(hold->used == 0); /* no order has got any of them yet */
+    assert(hold->used == 0); /* no order has units of it yet */
     hold->taken = taken;
     hold->settled = settled;
     hold->left = left;
@@ -57,7 +57,7 @@ static void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t set
 
 /* ---- take ---- */
 
-/* Posts the locks of the group's dirty segments; how many. */
+/* Posts the locks of the group's dirty segments; returns their number. */
 static size_t post_locks(struct stock *stock, struct group *group, size_t first_hold,
                          struct segment_hold **locked_out)
 {
@@ -72,7 +72,7 @@ static size_t post_locks(struct stock *stock, struct group *group, size_t first_
     return count;
 }
 
-/* Recovers the dirty segments. Their locks keep several processes from recovering one at once; a
+/* Recovers the dirty segments. Their locks keep processes from recovering one segment at once; a
  * take of no units under the lock tells whether the segment still is dirty. False when Redis is
  * lost. */
 static bool recover(struct stock *stock, struct group *group, size_t first_hold)
@@ -84,10 +84,10 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         segment_read_take(stock, locked[i]);
-    /* All answers are read before anything is posted, which would take their places. */
+    /* Reads all answers before it posts anything, which would overwrite them. */
     for (size_t i = 0; i < count; i++) {
         group->busy |= locked[i]->state == SEGMENT_BUSY;
-        if (locked[i]->state == SEGMENT_EMPTY) /* somebody else has recovered it since */
+        if (locked[i]->state == SEGMENT_EMPTY) /* another process has recovered it since */
             group_retry(group, locked[i]->segment);
         if (locked[i]->state != SEGMENT_DIRTY && locked[i]->lock.state != SECLOCK_STATE_RELEASED)
             segment_post_release(stock, locked[i]);
@@ -98,8 +98,8 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
 
 /* ---- end ---- */
 
-/* Posts that units come back, or marks the counter they came from as refused by the ledger: units
- * of a refused counter stay away, as its recovery counts them. */
+/* Posts that units come back, or marks their counter as refused by the ledger: units of a refused
+ * counter stay away, because its recovery counts them. */
 static void post_return(struct stock *stock, const struct segment_hold *hold, uint32_t units,
                         const char *mark)
 {
@@ -116,16 +116,16 @@ static void post_return(struct stock *stock, const struct segment_hold *hold, ui
     sale_hint_set(hold->sale, hold->segment, hold->left + (units > 0 ? units : 1));
 }
 
-/* Recovers the counters that the ledger refused, which are marked by now, because perhaps nobody
- * comes after this batch. */
+/* Recovers the counters that the ledger refused, which are marked by now, because perhaps no batch
+ * follows this one. */
 static void recover_refused(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++)
         recover(stock, &batch->groups[i], 0);
 }
 
-/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is
- * not given back. */
+/* Gives back units that are certainly not sold, but none that an unanswered commit may have
+ * sold. */
 static void end_holds(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
@@ -148,9 +148,9 @@ static void end_holds(struct stock *stock, struct batch *batch, enum ledger_resu
         recover_refused(stock, batch);
 }
 
-/* Units that the ledger has and the counters lack are either in flight, and may come back, or
- * leaked by a process that died, and will not. After some passes, in each of which the counters
- * were tried anew, they count as leaked. */
+/* Units that the ledger has and the counters lack are either in flight and may come back, or leaked
+ * by a process that died. After some passes, each of which tried the counters again, they count as
+ * leaked. */
 static void conclude(struct stock *stock, struct group *group)
 {
     if (group->busy || group->stale || group->held || group_passes(group) < IN_FLIGHT_PASSES)
@@ -159,7 +159,7 @@ static void conclude(struct stock *stock, struct group *group)
         group_decide(group, STOCK_SOLD_OUT, 0);
 }
 
-/* Decides a batch. `post` begins a hold, `take` then carries out what was begun: each hold becomes
+/* Decides a batch. `post` begins a hold, and `take` carries the begun holds out: each becomes
  * taken, empty, dirty, busy or in doubt. */
 static void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
                          begin_hold *post, take_holds *take)
@@ -178,7 +178,7 @@ static void counter_sell(struct stock *stock, struct stock_order *const *orders,
 
 /* ---- atomic: one script checks and decrements a counter ---- */
 
-enum { TOOK = 1 }; /* first number of stock_count.lua; 2 is dirty */
+enum { TOOK = 1 }; /* first number of stock_count.lua; 2 means dirty */
 
 static void post_atomic(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                         const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
@@ -198,10 +198,10 @@ static void post_atomic(struct stock *stock, struct segment_hold *hold, struct s
 static void read_answer(struct segment_hold *hold, const struct script_call *call)
 {
     if (call->result == REDIS_UNKNOWN)
-        hold->state = SEGMENT_DOUBT; /* units that were taken are leaked: giving them back as well
-                                      * could sell them twice, if they were not */
+        hold->state = SEGMENT_DOUBT; /* taken units are leaked: giving them back
+                                      * could sell them twice if none was taken */
     else if (call->result != REDIS_ANSWERED)
-        hold->state = SEGMENT_BUSY; /* certainly nothing taken */
+        hold->state = SEGMENT_BUSY; /* certainly no units taken */
     else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[1] > hold->wanted ||
              call->values[3] < 0 || call->values[3] > LEDGER_TOTAL_MAX)
         hold->state = SEGMENT_DIRTY;
@@ -230,11 +230,11 @@ const struct stock_strategy strategy_atomic = {
     .sell = sell_atomic,
 };
 
-/* ---- optimistic: WATCH a counter, read it, set it by MULTI and EXEC; again while others change it
- * in between ---- */
+/* ---- optimistic: WATCH a counter, read it, set it by MULTI and EXEC; retry if others change it
+ * ---- */
 
 enum {
-    TRIES_MAX = 20, /* swaps lost to others before the segment counts as busy */
+    TRIES_MAX = 20, /* lost swaps until the segment counts as busy */
     PAUSE_US_MAX = 500,
 };
 
@@ -245,8 +245,8 @@ static void post_optimistic(struct stock *stock, struct segment_hold *hold, stru
     counter_begin(hold, sale, snapshot, segment, wanted);
 }
 
-/* Reads a hash's fields as numbers. False when the segment cannot be sold from; stock_count.lua has
- * the same conditions. */
+/* Reads a hash's fields as numbers. False when the segment cannot be sold from, by the conditions
+ * of stock_count.lua. */
 static bool read_fields(const struct command *read, uint32_t round, int64_t *available_out,
                         uint64_t *settled_out)
 {
@@ -258,7 +258,7 @@ static bool read_fields(const struct command *read, uint32_t round, int64_t *ava
     return there && open == 0 && command_int(read, 1) == round && *available_out >= 0;
 }
 
-/* Sets the watched counter. SEGMENT_BUSY: somebody else has changed it since it was read. */
+/* Sets the watched counter. SEGMENT_BUSY: another client has changed it since it was read. */
 static enum segment_state swap(struct redis *redis, const char *key, int64_t available)
 {
     char number[24];
@@ -294,7 +294,7 @@ static void take_once(struct redis *redis, struct segment_hold *hold)
     assert(hold->wanted > 0);
     uint32_t taken = available < hold->wanted ? (uint32_t)available : hold->wanted;
     if (!answered)
-        hold->state = SEGMENT_BUSY; /* certainly nothing taken */
+        hold->state = SEGMENT_BUSY; /* certainly no units taken */
     else if (!sound)
         hold->state = SEGMENT_DIRTY;
     else
@@ -317,7 +317,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
 
 static bool take_optimistic(struct stock *stock, size_t first_hold)
 {
-    stock_flush(stock); /* what the last batch gives back is there for this one */
+    stock_flush(stock); /* makes the last batch's returned units available */
     int64_t start_ns = clock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);

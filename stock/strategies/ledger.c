@@ -1,15 +1,15 @@
-/* The strategies `database` and `single_lock`, which sell by the ledger without a counter in Redis.
+/* Sells by the ledger, without a counter in Redis: the strategies `database` and `single_lock`.
  *
- * `database` is a conditional UPDATE and nothing else. why_hints_suffice: what this process last
- * saw of the segments says where an UPDATE is worth trying; its condition says whether the units
- * are there. When it refuses, or no units are seen any more, the segments are read. Each change
- * leaves the segment's fence one greater than it was, so that a strategy which sells by the
- * counters in Redis afterwards finds them out of date and recovers them.
+ * `database` is a conditional UPDATE and nothing else. why_hints_suffice: the hints, what this
+ * process last saw of the segments, say where an UPDATE is worth trying; its condition says whether
+ * the units are there. When it refuses, or the hints show no more units, the segments are read.
+ * Each change increments the segment's fence, so that a strategy which sells by the counters in
+ * Redis afterwards finds them out of date and recovers them.
  *
  * `single_lock` is one lock for the whole product, an order at a time: lock, check, write, release.
- * It is the obviously right one, which the others are compared with. It checks and writes the
- * ledger, and asks Redis for nothing but the lock. The ledger refuses a holder that outlives its
- * lease, by its fence. */
+ * It is the reference that the others are compared with, because it is obviously right. It checks
+ * and writes the ledger, and asks Redis for nothing but the lock. The ledger refuses a holder that
+ * outlives its lease, by its fence. */
 #include "stock/orders/orders.h"
 
 #include <assert.h>
@@ -27,8 +27,8 @@ static void begin_planned(struct stock *stock, struct segment_hold *hold, struct
     hold->taken = wanted;
 }
 
-/* Plans without reserving anything and fills the orders: the ledger's guards will say whether the
- * units are there. */
+/* Plans without reserving anything and fills the orders: the ledger's guards tell whether the units
+ * are there. */
 static void fill_planned(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
@@ -41,7 +41,7 @@ static void fill_planned(struct stock *stock, struct batch *batch)
     }
 }
 
-/* Sets the sale's hints to what its rows have left. Returns the sum. */
+/* Sets the sale's hints to the units left in its rows. Returns the sum. */
 static uint32_t set_hints(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;
@@ -54,7 +54,7 @@ static uint32_t set_hints(struct sale *sale, const struct ledger_segment *rows, 
 
 /* ---- database ---- */
 
-/* Reads the group's segments: what they have left decides its open orders, and is the next hint. */
+/* Reads the group's segments: the units left decide its open orders, and are the next hints. */
 static void fetch(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
@@ -63,7 +63,7 @@ static void fetch(struct stock *stock, struct group *group)
         strategy_remember_left(stock, group, set_hints(group->sale, rows, count));
 }
 
-/* The hints follow what this process has sold; what others sell shows when an UPDATE is refused. */
+/* Lowers the hints by what this process has sold; a refused UPDATE shows what others have sold. */
 static void lower_hints(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++) {
@@ -95,8 +95,8 @@ const struct stock_strategy strategy_database = {
 
 /* ---- single_lock ---- */
 
-/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was ahead: the
- * lock must be taken again, for a greater fence. */
+/* Raises the lock's fence in Redis if the ledger is ahead of it. True when it was ahead: the lock
+ * must be taken again, for a greater fence. */
 static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
                      const struct ledger_segment *rows, size_t count)
 {
@@ -112,8 +112,8 @@ static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
     return true;
 }
 
-/* Sells the batch's one order under the lock. The rows are read under the lock, too, so the
- * units that they have left are there for this order. */
+/* Sells the batch's one order under the lock. Reads the rows under the lock, too, so their units
+ * left are there for this order. */
 static void sell_locked(struct stock *stock, struct batch *batch,
                         const struct seclock_handle *handle)
 {
