@@ -1,5 +1,5 @@
-/* Clients: their options, their drivers, what a fork makes of them, and the questions and orders of
- * operators about a lock, whoever holds it. */
+/* Opens and closes clients, opens their drivers, replaces their core in a child of fork, and asks
+ * and breaks locks for operators. */
 #include "lock/client.h"
 
 #include <assert.h>
@@ -17,14 +17,14 @@ enum {
     TIMEOUT_MS = 1000,
     POLL_MS = 1000,
     OUTAGE_MS = 1000,
-    /* The sizes in release 1.0, to the last fields of then. */
+    /* The sizes in release 1.0, up to the last fields then. */
     OPTIONS_SIZE_MIN = offsetof(struct seclock_options, now_ns) + sizeof(void *),
     STATS_SIZE_MIN = offsetof(struct seclock_stats, watched) + sizeof(uint64_t),
     STATUS_SIZE_MIN = offsetof(struct seclock_status, fence) + sizeof(uint64_t),
 };
 
 /* why_client_and_core: the caller keeps one pointer over a fork, but the threads, connections and
- * mutexes behind it belong to the parent. So all of those are in the core, and the child replaces
+ * mutexes behind it belong to the parent. So the core holds all of these, and the child replaces
  * the core with its first call. */
 struct seclock_client {
     struct seclock_options options; /* with every default filled in */
@@ -53,7 +53,7 @@ static const struct lock_driver *const drivers[SECLOCK_KIND_COUNT] = {
 #endif
 };
 
-/* NULL for a kind out of range as well: the number may come from the caller of the library. */
+/* NULL also for a kind out of range: the number may come from the caller of the library. */
 const struct lock_driver *driver_of(enum seclock_kind kind)
 {
     const struct lock_driver *driver = (unsigned)kind < SECLOCK_KIND_COUNT ? drivers[kind] : NULL;
@@ -73,7 +73,7 @@ enum seclock_kind driver_family(enum seclock_kind kind)
     return (enum seclock_kind)first;
 }
 
-/* Redis has several schemes, which all of its kinds take: see base/url.h. */
+/* Redis has several URL schemes, all valid for each of its kinds: see base/url.h. */
 static bool serves(const char *url, enum seclock_kind kind)
 {
     const char *scheme = url_scheme(url);
@@ -133,8 +133,8 @@ void core_let_go(struct lock_core *core)
         core_free(core);
 }
 
-/* In the child. What the parent's threads were changing in the core at the fork is unknown, so the
- * child leaves all of it as it is, and only closes its copies of the connections. */
+/* Runs in the child. It cannot know what the parent's threads were changing in the core at the
+ * fork, so it leaves all of it as it is, and only closes its copies of the connections. */
 static void core_forget(struct lock_core *core)
 {
     assert(core->generation != process_generation());
@@ -183,7 +183,7 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
     if (*self_out)
         return SECLOCK_OK;
     const char *server = core_server(core, kind, 0);
-    if (!server) /* refused when first used, not at open */
+    if (!server) /* refused at first use, not at open */
         return lock_fail(SECLOCK_CONFIG, "no server %s://", schemes[kind]);
     enum seclock_result result = SECLOCK_OK;
     process_lock();
@@ -232,15 +232,15 @@ static enum seclock_result options_check(const struct seclock_options *options)
         int kind = 0;
         while (kind < SECLOCK_KIND_COUNT && !serves(options->servers[i], (enum seclock_kind)kind))
             kind++;
-        if (kind == SECLOCK_KIND_COUNT) /* without the URL, which may hold a password */
+        if (kind == SECLOCK_KIND_COUNT) /* omits the URL, which may hold a password */
             return lock_fail(SECLOCK_CONFIG, "no kind of lock uses a server like number %zu",
                              i + 1);
     }
     return SECLOCK_OK;
 }
 
-/* The caller may free its list after seclock_open; a core that is remade after a fork reads
- * ours. */
+/* Copies the list, because the caller may free its own after seclock_open, and a core that is made
+ * after a fork reads ours. */
 static bool servers_copy(struct seclock_client *client, const char *const *servers)
 {
     assert(!client->servers && servers);
@@ -255,8 +255,8 @@ static bool servers_copy(struct seclock_client *client, const char *const *serve
     return client->servers != NULL;
 }
 
-/* why_boot_time: the monotonic clock stands still while the host sleeps, and the servers' clocks go
- * on: by it, a hold would seem valid after its lease has ended. */
+/* why_boot_time: the monotonic clock stands still while the host sleeps, but the servers' clocks go
+ * on: a hold would seem valid after its lease has ended. */
 static int64_t boot_now_ns(void)
 {
     struct timespec now;
@@ -312,7 +312,7 @@ void seclock_close(struct seclock_client **client)
     if (core && core->generation != process_generation())
         core_forget(core);
     else if (core) {
-        watchdog_stop(core->watchdog); /* holds that are left end with their leases */
+        watchdog_stop(core->watchdog); /* remaining holds end with their leases */
         core_let_go(core);
     }
     for (size_t i = 0; old->servers && old->servers[i]; i++)
@@ -374,7 +374,7 @@ void seclock_owner_free(struct seclock_owner **owner)
 
 /* ---- for operators ---- */
 
-/* Checks the name first: a name with a brace would address keys of another lock. */
+/* Checks the name first, because a name with a brace would address keys of another lock. */
 static enum seclock_result find_lock(struct seclock_client *client, enum seclock_kind kind,
                                      const char *name, const struct lock_driver **driver_out,
                                      void **self_out)
@@ -383,8 +383,7 @@ static enum seclock_result find_lock(struct seclock_client *client, enum seclock
     return result == SECLOCK_OK ? client_driver(client, kind, driver_out, self_out) : result;
 }
 
-/* The status is filled in a struct of our own, because the caller's may be shorter or longer
- * than ours. */
+/* Fills in a status struct of our own, because the caller's may be shorter or longer. */
 enum seclock_result seclock_status(struct seclock_client *client, enum seclock_kind kind,
                                    const char *name, struct seclock_status *status_out)
 {

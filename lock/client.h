@@ -1,4 +1,4 @@
-/* Private to lock/: clients, and their inner part, which a child of fork makes anew. */
+/* Private to lock/: clients, and their inner part, which a child of fork replaces. */
 #ifndef LOCK_CLIENT_H
 #define LOCK_CLIENT_H
 
@@ -20,7 +20,7 @@ struct lock_core {
     atomic_int users;          /* the client and its handles: the last to go frees the core */
 };
 
-/* The size of a request in release 1.0, to the last field of then. */
+/* The size of a request in release 1.0, up to its last field then. */
 enum { LOCK_REQUEST_SIZE_MIN = offsetof(struct seclock_request, context) + sizeof(void *) };
 
 struct seclock_owner {
@@ -33,13 +33,13 @@ const struct lock_driver *driver_of(enum seclock_kind kind);
 /* Returns the first kind that uses servers of the same scheme. */
 enum seclock_kind driver_family(enum seclock_kind kind);
 
-/* The URL number `index`, from 0, of the scheme that the kind uses; NULL: there are no more. */
+/* Returns the URL number `index`, from 0, of the kind's scheme; NULL: there are no more. */
 const char *core_server(const struct lock_core *core, enum seclock_kind kind, size_t index);
 
-/* The client's core, made anew in a child of fork; NULL: no memory. */
+/* Returns the client's core, a new one in a child of fork; NULL: no memory. */
 struct lock_core *client_core(struct seclock_client *client);
 
-/* For each handle that is made, and when it is freed. */
+/* Call core_hold for each handle that is made, and core_let_go when it is freed. */
 void core_hold(struct lock_core *core);
 void core_let_go(struct lock_core *core);
 
@@ -48,8 +48,8 @@ void core_let_go(struct lock_core *core);
 enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
                                   const struct lock_driver **driver_out, void **self_out);
 
-/* The client's first Redis server, which all Redis kinds but "red" share; NULL: it cannot be
- * opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */
+/* Returns the client's first Redis server, which all Redis kinds but "red" share; NULL: it cannot
+ * be opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */
 struct redis_server *core_redis(struct lock_core *core);
 
 #endif

@@ -20,7 +20,7 @@ struct lock_driver {
     enum seclock_kind kind;
     unsigned features;
     int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries, > 0 */
-    const void *row;              /* where one file serves several kinds: what differs */
+    const void *row;              /* the differences of kinds that share a file */
 
     /* Makes the driver's state for the first server of its scheme, without connecting. SECLOCK_OK,
      * SECLOCK_CONFIG or SECLOCK_FAILED. */
@@ -30,10 +30,10 @@ struct lock_driver {
      * of the parent may have been changing. Memory may leak. */
     void (*forget)(void *self);
 
-    /* One try. SECLOCK_OK with fence and hold_count set; SECLOCK_BUSY with busy_ms set;
-     * SECLOCK_DEADLOCK, SECLOCK_FAILED, SECLOCK_UNKNOWN, SECLOCK_CONFIG. Called again with the same
-     * handle after SECLOCK_BUSY, SECLOCK_FAILED or SECLOCK_UNKNOWN: the request's id is then the
-     * same and must not count twice. */
+    /* Tries once. SECLOCK_OK with fence and hold_count set; SECLOCK_BUSY with busy_ms set;
+     * SECLOCK_DEADLOCK, SECLOCK_FAILED, SECLOCK_UNKNOWN, SECLOCK_CONFIG. A call with the same
+     * handle after SECLOCK_BUSY, SECLOCK_FAILED or SECLOCK_UNKNOWN has the same request id and must
+     * not count twice. */
     enum seclock_result (*acquire)(void *self, struct seclock_handle *handle);
 
     /* Optional (NULL: the core polls). Sleeps until the lock may be free, `wait_ms` have passed or
@@ -41,14 +41,13 @@ struct lock_driver {
     void (*wait)(void *self, struct seclock_handle *handle, int wait_ms);
 
     /* Optional. The caller has ended its wait: it has `acquired` the lock, or it must leave the
-     * queue. Called once after one or more acquire calls with handle->waits, also without `wait`.
-     * */
+     * queue. Called once after one or more acquire calls with handle->waits, also without
+     * `wait`. */
     void (*stop_waiting)(void *self, struct seclock_handle *handle, bool acquired);
 
     /* Extends each lease to its full length, in as few round trips as possible. The handles come in
-     * the order of their names. For each handle
-     * SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED or SECLOCK_UNKNOWN; sets the fence of a handle that
-     * has none. */
+     * the order of their names. Each result is SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED or
+     * SECLOCK_UNKNOWN; sets the fence of a handle that has none. */
     void (*renew)(void *self, struct seclock_handle *const *handles, size_t count,
                   enum seclock_result *results_out);
 
@@ -56,8 +55,8 @@ struct lock_driver {
      * must not release twice. Also called for a handle whose acquisition is SECLOCK_UNKNOWN. */
     enum seclock_result (*release)(void *self, struct seclock_handle *handle);
 
-    /* Optional, for servers that would keep a hold beyond its lease: gives up there what is lost
-     * here, without waiting. Any thread, also while that of the holder or a renewal uses the
+    /* Optional, for servers that would keep a hold beyond its lease: gives up a hold there that is
+     * lost here, without waiting. Any thread, also while the holder's thread or a renewal uses the
      * handle, but not during release and drop. The handle is in SECLOCK_STATE_LOST. */
     void (*lapse)(void *self, struct seclock_handle *handle);
 

@@ -1,4 +1,4 @@
-/* A binary heap of holds by when they are due; each knows its own slot in it. */
+/* Keeps holds in a binary heap by when they are due; each knows its own slot. */
 #include "lock/due_heap.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ static void swap(struct due_heap *heap, size_t slot, size_t other)
     set(heap, other, due);
 }
 
-/* Moves what is at a slot to where its time belongs. */
+/* Moves the entry at a slot to the place of its time. */
 static void settle(struct due_heap *heap, size_t slot)
 {
     for (; slot > 1 && before(heap, slot, slot / 2); slot /= 2)
@@ -37,8 +37,8 @@ static void settle(struct due_heap *heap, size_t slot)
     }
 }
 
-/* To move a hold within the heap takes no memory, so that a renewal cannot fail for lack of memory
- * after its acquisition succeeded. */
+/* Moving a hold within the heap takes no memory, so a renewal cannot fail for lack of memory after
+ * its acquisition has succeeded. */
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
 {
     assert(due->slot == 0 || heap->slots[due->slot - 1] == due);
@@ -57,7 +57,7 @@ bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
     return true;
 }
 
-/* The last one takes the free slot, and moves up or down from there. */
+/* The last entry takes the free slot, and moves up or down from there. */
 void due_remove(struct due_heap *heap, struct due *due)
 {
     size_t slot = due->slot;

@@ -1,4 +1,4 @@
-/* Private to lock/: holds in the order in which an action is due for them. */
+/* Private to lock/: holds in the order in which their actions are due. */
 #ifndef LOCK_DUE_HEAP_H
 #define LOCK_DUE_HEAP_H
 
@@ -20,14 +20,14 @@ struct due_heap {
     size_t count, room;
 };
 
-/* Puts `due` in, or moves it to another time. False: no memory, and it is not in; never for one
- * that was in. */
+/* Puts `due` in, or moves it to another time. False: no memory, and it is not in; never when it was
+ * in before. */
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns);
 
 /* Takes `due` out, if it is in. */
 void due_remove(struct due_heap *heap, struct due *due);
 
-/* The first one to be due; NULL: the heap is empty. */
+/* Returns the first one to be due; NULL: the heap is empty. */
 struct due *due_first(const struct due_heap *heap);
 
 /* Frees the heap's memory, not the handles. */

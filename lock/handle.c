@@ -1,4 +1,4 @@
-/* The state of one hold, and the questions that any thread may ask it. */
+/* Keeps the state of one hold, and answers questions about it from any thread. */
 #include "lock/handle.h"
 
 #include <assert.h>

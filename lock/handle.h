@@ -20,8 +20,8 @@ struct lock_core;
 struct lock_driver;
 struct watchdog;
 
-/* The core fills in the first part before the driver's first call and owns all but the part that
- * says otherwise. A driver may shorten `lease_ms` in acquire (e.g. to its session's). */
+/* The core fills in the first part before the driver's first call and owns all parts but the
+ * driver's. A driver may shorten `lease_ms` in acquire (e.g. to its session's). */
 struct seclock_handle {
     struct lock_core *core;
     struct watchdog *watchdog;
@@ -34,8 +34,8 @@ struct seclock_handle {
     enum seclock_mode mode;
     int permits, limit, cancel_fd;
     _Atomic int lease_ms;
-    _Atomic int64_t until_ns; /* of requests while it is acquired: the last moment; 0: none */
-    bool waits; /* the caller will wait if the lock is busy: join the queue, if there is one */
+    _Atomic int64_t until_ns; /* last moment of its acquisition's requests; 0: not bounded */
+    bool waits;               /* the caller will wait if the lock is busy: join the queue, if any */
 
     /* Set by the driver: */
     _Atomic uint64_t fence;
@@ -55,7 +55,7 @@ struct seclock_handle {
     bool renews;              /* by the watchdog */
     bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
-    bool renewing, notifying; /* the watchdog uses it outside its mutex */
+    bool renewing, notifying; /* the watchdog uses the handle outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
     void (*on_lost)(struct seclock_handle *handle, void *context);
     void *context;
@@ -64,27 +64,27 @@ struct seclock_handle {
 /* True when the handle belongs to a parent of this process. */
 bool handle_inherited(const struct seclock_handle *handle);
 
-/* True when the watchdog must act on a loss: it calls on_lost, or lock_driver.lapse. */
+/* True when the watchdog must act on a loss: call on_lost, or lock_driver.lapse. */
 bool handle_reports_loss(const struct seclock_handle *handle);
 
-/* True when the watchdog has the hold in its care: to renew it, or to act on its loss. */
+/* True when the watchdog has the hold in its care, to renew it or to act on its loss. */
 bool handle_watched(const struct seclock_handle *handle);
 
 /* How long a holder may rely on a lease. The server's clock may run a little faster than ours, so
- * the holder gives up 1 % and 2 ms of it. */
+ * the holder forgoes 1 % and 2 ms of the lease. */
 int64_t handle_valid_ns(int lease_ms);
 
 /* Applies the answer to a renewal sent at `sent_ns`; false when the hold is lost. */
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns);
 
-/* How long a request may take, at most `timeout_ms`. During an acquisition it ends when the
- * caller's wait ends, but leaves a healthy server enough time to answer. */
+/* How long a request may take, at most `timeout_ms`. During an acquisition the time ends with the
+ * caller's wait, but leaves a healthy server enough time to answer. */
 int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
-/* How long the renewal of these holds of one client may wait for its answer: until the first of
- * their deadlines, because the answer is of no use after it and the other holds of the watchdog
- * wait behind these. At least `least_ms`, at most `most_ms`. */
+/* How long the renewal of these holds of one client may wait for its answer, from `least_ms` to
+ * `most_ms`: until the first of their deadlines, because a later answer is useless and the
+ * watchdog's other holds wait behind these. */
 int handle_renewal_ms(struct seclock_handle *const *handles, size_t count, int least_ms,
                       int most_ms);
 

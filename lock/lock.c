@@ -1,4 +1,4 @@
-/* Holds: how one is acquired, waited for, renewed and released, whatever its driver. */
+/* Acquires, awaits, renews and releases holds, with any driver. */
 #include "lock/lock.h"
 
 #include <assert.h>
@@ -43,9 +43,9 @@ static void handle_number(struct seclock_handle *handle)
     assert(used < (int)sizeof handle->request);
 }
 
-/* why_two_ids: the owner's text says whose the lock is, and is the same for each re-entry. The
- * request's text says which acquisition this is; when the answer is lost and the request is sent
- * again, the server recognises it by that and does not count a second hold. */
+/* why_two_ids: the owner's text says whose the lock is, and stays for each re-entry. The request's
+ * text identifies one acquisition: when the answer is lost and the request is sent again, the
+ * server recognises it and does not count a second hold. */
 static struct seclock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
                                           void *self, const struct seclock_request *request)
 {
@@ -87,8 +87,8 @@ static void count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* The server has granted the lock. If the answer comes only after the local deadline, the hold is
- * released at once. */
+/* Handles a granted lock. If the answer comes only after the local deadline, releases the hold at
+ * once. */
 static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_t sent_ns,
                                            int lease_ms)
 {
@@ -97,15 +97,15 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns && handle->driver->release) {
         enum seclock_result released = handle->driver->release(handle->self, handle);
-        /* The handle may be used for another try, which must be another request: servers refuse one
-         * that was released. Nobody will repeat a release that was not answered. */
+        /* Another try with this handle must be another request, because servers refuse one that was
+         * released. Nobody will repeat an unanswered release. */
         if (released == SECLOCK_OK || released == SECLOCK_LOST)
             handle_number(handle);
         else if (handle->driver->drop)
             handle->driver->drop(handle->self, handle);
         return lock_fail(SECLOCK_FAILED, "the answer came after the lease had ended");
     }
-    if (handle->lease_ms != lease_ms && handle_watched(handle)) /* the driver has its own */
+    if (handle->lease_ms != lease_ms && handle_watched(handle)) /* the driver has its own lease */
         watchdog_add(handle->watchdog, handle, sent_ns);
     handle->state = SECLOCK_STATE_HELD; /* last: from now on the watchdog renews it */
     /* A watchdog that has looked before did not renew it, and would look too late. */
@@ -139,10 +139,10 @@ static enum seclock_result handle_try(struct seclock_handle *handle)
 
 /* ---- waiting ---- */
 
-/* The waiting of one acquisition. */
+/* The wait of one acquisition. */
 struct wait {
     int64_t until_ns;  /* when the caller gives up */
-    int64_t failed_ns; /* since when no server has answered; 0: the last one did */
+    int64_t failed_ns; /* start of the servers' silence; 0: the last one answered */
     int pause_ms, retry_ms;
 };
 
@@ -153,8 +153,8 @@ static int doubled(int ms, int least, int most)
     return next < most ? next : most;
 }
 
-/* The time until the next try, whether a message comes or not. Drivers with messages still try
- * every poll_ms, in case one is lost; the others back off. Jitter keeps waiters from colliding
+/* Returns the time until the next try, whether a message comes or not. Drivers with messages still
+ * try every poll_ms, in case one is lost; the others back off. Jitter keeps waiters from colliding
  * again. */
 static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pause_ms)
 {
@@ -206,8 +206,8 @@ static bool worth_waiting(enum seclock_result result)
     return result == SECLOCK_BUSY || result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN;
 }
 
-/* why_doubt_lasts: after a try without an answer this very request may hold the lock. A later try
- * that certainly failed does not tell about the earlier one; only an answer does. */
+/* why_doubt_lasts: after an unanswered try this very request may hold the lock. A later try that
+ * certainly failed says nothing about the earlier one; only an answer does. */
 static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclock_result result,
                                        int wait_ms)
 {
@@ -233,7 +233,7 @@ static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclo
 
 /* ---- acquire ---- */
 
-/* Drivers give the reasons of failures; these are the core's own. */
+/* Sets the core's reasons of a failure; drivers set their own. */
 static void tell_why(const struct seclock_handle *handle, enum seclock_result result, int wait_ms)
 {
     const char *then = handle->driver->features & LOCK_RENEWS ? " unless renewed" : "";
@@ -248,7 +248,7 @@ static void tell_why(const struct seclock_handle *handle, enum seclock_result re
 }
 
 /* why_one_timeout_more: the last try begins just before the wait ends. It has the time of one
- * request, with all that it sends again, and so has leaving the queue what is left of that. */
+ * request, including repeats, and leaving the queue has the rest of that time. */
 static enum seclock_result handle_acquire(struct seclock_handle *handle, int wait_ms)
 {
     assert(handle->state == SECLOCK_STATE_RELEASED && handle->waits == (wait_ms != 0));
@@ -318,7 +318,7 @@ static bool is_owned(const struct seclock_handle *handle)
     return owned;
 }
 
-/* Only the owner renews a hold that the watchdog does not. */
+/* Renews once. Only the owner renews a hold that the watchdog does not. */
 static enum seclock_result renew_once(struct seclock_handle *handle)
 {
     assert(!handle_inherited(handle));
@@ -347,8 +347,8 @@ enum seclock_result seclock_renew(struct seclock_handle *handle)
     return lock_fail(SECLOCK_LOST, "the lease has ended, or the lock was broken");
 }
 
-/* The watchdog lets go of the hold before the release is sent, and waits for a renewal under way:
- * otherwise that could extend a lease after it was given back. */
+/* Takes the hold out of the watchdog's care before the release is sent, which waits for a renewal
+ * under way: that could extend a lease after it was given back. */
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
     UNCANCELLED;
@@ -366,7 +366,7 @@ enum seclock_result seclock_release(struct seclock_handle *handle)
         return result;
     handle->state = SECLOCK_STATE_RELEASED;
     if (result == SECLOCK_OK && state == SECLOCK_STATE_LOST)
-        result = SECLOCK_LOST; /* the server has not noticed, but the deadline had passed here */
+        result = SECLOCK_LOST; /* the deadline had passed here, unnoticed by the server */
     if (result == SECLOCK_LOST)
         lock_set_error("the lease had ended, or the lock was broken");
     return result;

@@ -1,4 +1,4 @@
-/* The multi lock: all of several locks or none, acquired in one global order. */
+/* Acquires all of several locks or none, in one global order: the multi lock. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
     return SECLOCK_OK;
 }
 
-/* A lock that is named twice would wait for itself, in every order: refused here. */
+/* Refuses a lock that is named twice, because it would wait for itself in every order. */
 static enum seclock_result steps_fill(const struct seclock_member *members, size_t count,
                                       struct step *steps_out)
 {
@@ -79,8 +79,7 @@ static enum seclock_result check_held(struct seclock_handle *const *handles, siz
     return SECLOCK_OK;
 }
 
-/* The deadline holds for all locks together. After the first BUSY the caller gives everything
- * back. */
+/* The deadline holds for all locks together. After the first BUSY all are given back. */
 static enum seclock_result acquire_all(struct step *steps, size_t count, int wait_ms,
                                        struct seclock_handle **handles)
 {

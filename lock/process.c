@@ -1,4 +1,4 @@
-/* The process: its forks, its threads, its random numbers, and the ids of its clients. */
+/* Keeps the state of the process: forks, threads, random numbers, and the ids of its clients. */
 #include "lock/process.h"
 
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@ static atomic_int generation;
 static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken after `mutex` */
 static LIST_HEAD(, process_guard) guards = LIST_HEAD_INITIALIZER(guards);
 
-/* A thread that holds a mutex at the fork does not exist in the child, which would wait for ever:
- * so the forking thread takes all of them. */
+/* The forking thread takes all mutexes, because a thread that held one would not exist in the
+ * child, which would wait for ever. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);
@@ -94,8 +94,8 @@ uint64_t process_next_number(void)
     return atomic_fetch_add(&numbers, 1) + 1;
 }
 
-/* why_not_the_thread_id: the system gives a dead thread's id to the next one, which would then own
- * the re-entrant locks that the dead one has never released. */
+/* why_not_the_thread_id: the system gives a dead thread's id to a later one, which would then own
+ * the re-entrant locks that the dead thread never released. */
 uint64_t process_thread_number(void)
 {
     static _Thread_local uint64_t number;
@@ -109,7 +109,7 @@ void lock_random_text(char text_out[LOCK_RANDOM_SIZE])
     static const char hex[] = "0123456789abcdef";
     unsigned char bits[LOCK_RANDOM_SIZE / 2];
     if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        abort(); /* a token that can be guessed guards nothing */
+        abort(); /* a guessable token guards nothing */
     for (size_t i = 0; i < sizeof bits; i++) {
         text_out[2 * i] = hex[bits[i] >> 4];
         text_out[2 * i + 1] = hex[bits[i] & 15];
@@ -143,7 +143,7 @@ enum { RANDOM_DIGITS = 18, PROCESS_DIGITS = 6, ADDRESS_DIGITS = 8 };
 _Static_assert(RANDOM_DIGITS + PROCESS_DIGITS + ADDRESS_DIGITS == LOCK_RANDOM_SIZE - 1,
                "the three parts fill an id");
 
-/* The first IPv4 address of an interface that other hosts can reach; 0: not found. */
+/* Returns the first IPv4 address of an interface that other hosts can reach; 0: not found. */
 static uint32_t host_address(void)
 {
     struct ifaddrs *all = NULL;

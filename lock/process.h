@@ -1,5 +1,5 @@
-/* Private to lock/: state that exists once per process and what a fork makes of it, numbers and ids
- * of its own, and calls in which pthread_cancel has to wait. */
+/* Private to lock/: state that exists once per process and is handled at a fork, unique numbers and
+ * ids, and sections in which pthread_cancel has to wait. */
 #ifndef LOCK_PROCESS_H
 #define LOCK_PROCESS_H
 
@@ -18,9 +18,9 @@ int process_generation(void);
 void process_lock(void);
 void process_unlock(void);
 
-/* A mutex that a fork takes and gives back on both sides, so that what it guards is whole in the
- * child. Its holder takes no other such mutex, nor process_lock. The caller keeps the struct in
- * place from process_guard to process_unguard; in a child it stays for ever. */
+/* A mutex that a fork takes and gives back on both sides, so that the child finds its data whole.
+ * Its holder takes no other such mutex, nor process_lock. The caller keeps the struct in place from
+ * process_guard to process_unguard; in a child it stays for ever. */
 struct process_guard {
     pthread_mutex_t *mutex;
     LIST_ENTRY(process_guard) in_process;
@@ -49,7 +49,7 @@ void lock_random_pause(unsigned most_ms);
  * host's address, as hexadecimal digits. Every token of the client's holds begins with it. */
 void process_client_id(char id_out[LOCK_RANDOM_SIZE]);
 
-/* Fills in the process and the host of the status from its holder, if that begins with an id. */
+/* Fills in the process and the host of the status, if its holder begins with an id. */
 void process_read_id(struct seclock_status *status);
 
 static inline int uncancelled_begin(void)
@@ -64,8 +64,8 @@ static inline void uncancelled_end(const int *before)
     pthread_setcancelstate(*before, NULL);
 }
 
-/* Until the end of the block pthread_cancel of this thread has to wait. A thread that ended in the
- * middle would stay the leader of the waiting threads (redis/waiter.h), or leave a mutex locked. */
+/* Until the end of the block pthread_cancel of this thread has to wait. A thread that ended there
+ * would stay the leader of the waiting threads (redis/waiter.h), or leave a mutex locked. */
 #define UNCANCELLED                                                                                \
     __attribute__((cleanup(uncancelled_end), unused)) int uncancelled = uncancelled_begin()
 

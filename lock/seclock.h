@@ -20,8 +20,8 @@
  *
  * Versions: later releases append fields to the structs that begin with `size`. The caller sets
  * `size` to the size that it was compiled with, which the SECLOCK_...() macros do; 0 in a new field
- * means the behaviour of before. A library older than its caller refuses (SECLOCK_CONFIG) a field
- * that it does not know, unless that is 0. All other structs keep their fields.
+ * keeps the former behaviour. A library older than its caller refuses (SECLOCK_CONFIG) a field that
+ * it does not know, unless it is 0. All other structs keep their fields.
  *
  * The library never logs, reads no configuration and does not exit. */
 #ifndef LOCK_SECLOCK_H
@@ -144,9 +144,9 @@ struct seclock_options {
 SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *options,
                                              struct seclock_client **client_out);
 
-/* Stops the watchdog, closes every connection and sets the pointer to NULL. This releases no hold:
- * leases end by themselves (those of ZooKeeper and GET_LOCK at once). No thread is in a call. The
- * caller should have freed all handles and owners before: a handle that is left is renewed no more,
+/* Stops the watchdog, closes every connection and sets the pointer to NULL. Releases no hold:
+ * leases end by themselves (those of ZooKeeper and GET_LOCK at once). No thread may be in a call.
+ * The caller should have freed all handles and owners before: a remaining handle is not renewed,
  * has no on_lost, and keeps its connections until it is freed. */
 SECLOCK_API void seclock_close(struct seclock_client **client);
 
@@ -171,8 +171,8 @@ SECLOCK_API enum seclock_result seclock_client_stats(struct seclock_client *clie
 
 /* ---- owners ---- */
 
-/* Makes an owner that is not tied to a thread, for coroutines or thread pools, to be named in
- * requests. NULL: no memory. The caller frees the owner, after the handles taken for it. */
+/* Makes an owner that is not tied to a thread, to be named in requests, for coroutines or thread
+ * pools. NULL: no memory. The caller frees the owner, after the handles taken for it. */
 SECLOCK_API struct seclock_owner *seclock_owner_new(struct seclock_client *client);
 SECLOCK_API void seclock_owner_free(struct seclock_owner **owner);
 
@@ -184,12 +184,12 @@ struct seclock_request {
     enum seclock_kind kind;
     enum seclock_mode mode; /* of SECLOCK_KIND_READ_WRITE */
     int permits;            /* of semaphores; 0: 1 */
-    int limit;              /* of semaphores: the number of permits if none is set yet; 0: no */
+    int limit;              /* of semaphores: the number of permits if not set yet; 0: leaves it */
     int wait_ms;            /* 0: one try; SECLOCK_FOREVER */
     int lease_ms;           /* 0: the client's */
     bool fixed_lease;       /* do not renew: the hold ends with its lease */
-    int hold_ms_max;        /* stop renewing after so long; 0: never */
-    int cancel_fd;          /* the wait ends when this becomes readable; 0: none */
+    int hold_ms_max;        /* stop renewing after this time; 0: never */
+    int cancel_fd;          /* the wait ends when this becomes readable; 0: no descriptor */
 
     const struct seclock_owner *owner; /* NULL: the calling thread */
 
@@ -203,20 +203,20 @@ struct seclock_request {
     void *context;
 };
 
-/* Acquires as the request says (copied, but for `owner`). With SECLOCK_OK the hold is in
- * *handle_out. With SECLOCK_UNKNOWN there is a handle too, in SECLOCK_STATE_UNKNOWN: seclock_renew
- * finds out, seclock_release gives back whatever was acquired. Otherwise *handle_out is NULL:
- * SECLOCK_BUSY (without waiting), SECLOCK_TIMEOUT, SECLOCK_CANCELLED, SECLOCK_DEADLOCK,
- * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. It returns within wait_ms and about one
- * timeout_ms more, also when a server is silent. When an answer is lost, the request is sent
- * again under the same id, which the servers recognise. */
+/* Acquires as the request says (copied, but for `owner`). SECLOCK_OK: *handle_out has the hold.
+ * SECLOCK_UNKNOWN: *handle_out has a handle in SECLOCK_STATE_UNKNOWN; seclock_renew finds out,
+ * seclock_release gives back whatever was acquired. Otherwise *handle_out is NULL: SECLOCK_BUSY
+ * (without waiting), SECLOCK_TIMEOUT, SECLOCK_CANCELLED, SECLOCK_DEADLOCK, SECLOCK_FAILED,
+ * SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. It returns within wait_ms and about one timeout_ms more,
+ * also when a server is silent. When an answer is lost, the request is sent again under the same
+ * id, which the servers recognise. */
 SECLOCK_API enum seclock_result seclock_acquire(struct seclock_client *client,
                                                 const struct seclock_request *request,
                                                 struct seclock_handle **handle_out);
 
 /* Extends the lease to its full length from now, or finds out about an unknown hold. SECLOCK_OK,
  * SECLOCK_LOST, SECLOCK_NOT_OWNER (released), SECLOCK_FAILED, SECLOCK_UNKNOWN. Never acquires
- * anew. */
+ * again. */
 SECLOCK_API enum seclock_result seclock_renew(struct seclock_handle *handle);
 
 /* Ends the renewal, then releases the hold. SECLOCK_OK; SECLOCK_LOST: the lease had expired or was
@@ -233,7 +233,7 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
 
-/* 0: the kind has none. Of a reader: the last writer's; of permits: a number of their own, which
+/* 0: the kind has no fence. Of a reader: the last writer's; of permits: their own number, which
  * does not order them, as several are held together. */
 SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle);
 
@@ -252,15 +252,15 @@ struct seclock_member {
     const struct seclock_request *request; /* its wait_ms is not used */
 };
 
-/* Acquires all members or none, whatever their kinds, in one global order (kind, name, server)
- * whatever the order given; a lock named twice is SECLOCK_CONFIG. Holds acquired first are renewed
- * while the call waits for the others. The handles come in the order of the members; on anything
- * but SECLOCK_OK nothing stays held and all handles are NULL. */
+/* Acquires all members or none, of any kinds, in one global order (kind, name, server); a lock
+ * named twice is SECLOCK_CONFIG. Holds acquired first are renewed while the call waits for the
+ * others. The handles come in the order of the members; unless SECLOCK_OK, nothing stays held and
+ * all handles are NULL. */
 SECLOCK_API enum seclock_result seclock_multi_acquire(const struct seclock_member *members,
                                                       size_t count, int wait_ms,
                                                       struct seclock_handle **handles_out);
 
-/* Releases every hold, going on after errors: the first result that is not SECLOCK_OK. */
+/* Releases every hold, going on after errors. Returns the first result that is not SECLOCK_OK. */
 SECLOCK_API enum seclock_result seclock_multi_release(struct seclock_handle *const *handles,
                                                       size_t count);
 SECLOCK_API void seclock_multi_free(struct seclock_handle **handles, size_t count);
@@ -269,7 +269,7 @@ SECLOCK_API void seclock_multi_free(struct seclock_handle **handles, size_t coun
 
 struct seclock_status {
     size_t size;                    /* see Versions above */
-    bool held;                      /* of a latch: it is set and not open */
+    bool held;                      /* a latch: set and not open */
     char holder[SECLOCK_TOKEN_MAX]; /* the writer, or one of the readers or permit holders */
     enum seclock_mode mode;         /* of a read-write lock */
     int64_t count;        /* the holder's holds; readers; permits taken; a latch's count */
@@ -291,8 +291,8 @@ SECLOCK_API enum seclock_result seclock_status(struct seclock_client *client,
 SECLOCK_API enum seclock_result seclock_break(struct seclock_client *client, enum seclock_kind kind,
                                               const char *name);
 
-/* Writes the reason why the kind with these servers is less safe than it could be ("" when there is
- * none): an evicting Redis, an even number of "red" servers, ... for a tool to print. */
+/* Writes why the kind with these servers is less safe than it could be, for a tool to print ("": no
+ * reason): an evicting Redis, an even number of "red" servers, ... */
 SECLOCK_API enum seclock_result seclock_check(struct seclock_client *client, enum seclock_kind kind,
                                               char *warning_out, size_t size);
 
@@ -321,16 +321,16 @@ SECLOCK_API enum seclock_result seclock_latch_set(struct seclock_client *client,
                                                   int64_t count, int ttl_ms);
 
 /* Counts down by one; `left_out` may be NULL. A repeat with the same `request` (1 ..
- * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once until the latch is set anew; NULL: a
- * new id for this call. SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was
+ * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once until the latch is set again; NULL:
+ * a new id for this call. SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was
  * never set, or is forgotten. */
 SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *client,
                                                          const char *name, const char *request,
                                                          int64_t *left_out);
 
 /* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered
- * for outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count: how
- * many are left. */
+ * for outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count gives
+ * the count that is left. */
 SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                                     int wait_ms);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
@@ -348,16 +348,15 @@ struct seclock_value {
     char *data;       /* owned by the caller: at least SECLOCK_VALUE_MAX bytes */
 };
 
-/* Reads a value and its version. SECLOCK_OK also when there is none (version 0, size 0). */
+/* Reads a value and its version. SECLOCK_OK also when there is no value (version 0, size 0). */
 SECLOCK_API enum seclock_result seclock_value_read(struct seclock_client *client,
                                                    enum seclock_store store, const char *name,
                                                    struct seclock_value *value_out);
 
-/* Writes the value if its version is still `value->version` (0: if there is none), and sets
+/* Writes the value if its version is still `value->version` (0: if there is no value), and sets
  * value->version to the new one, which is greater. SECLOCK_OK; SECLOCK_BUSY: another changed it
  * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN: not answered, or an answer was lost and then another
- * changed the value. Redis forgets a value `ttl_ms` after its last change
- * (0: a week). */
+ * changed the value. Redis forgets a value `ttl_ms` after its last change (0: a week). */
 SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client,
                                                    enum seclock_store store, const char *name,
                                                    struct seclock_value *value, int ttl_ms);
@@ -372,11 +371,10 @@ SECLOCK_API enum seclock_result seclock_value_update(
 
 /* ---- text ---- */
 
-/* The reason of the calling thread's last failed call, on whatever client or handle; never NULL.
- * Each thread has a text of its own: two threads that share a client, or a handle, do not overwrite
- * each other's. Valid until the thread's next call; a call that succeeds leaves the text as it was,
- * so ask only after a failure. What a watchdog finds out, such as a lost hold, is in
- * seclock_state. */
+/* The reason of the calling thread's last failed call, on any client or handle; never NULL. Each
+ * thread has its own text, so threads that share a client or a handle do not overwrite each
+ * other's. Valid until the thread's next call; a call that succeeds leaves the text as it was, so
+ * ask only after a failure. A loss that a watchdog notices shows in seclock_state. */
 SECLOCK_API const char *seclock_error(void);
 
 SECLOCK_API const char *seclock_result_name(enum seclock_result result); /* e.g. "not owner" */

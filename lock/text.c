@@ -1,4 +1,4 @@
-/* The values that cross the public interface: reasons of failures, names, structs that grow. */
+/* Handles the values that cross the public interface: failure reasons, names, growing structs. */
 #include "lock/text.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 static _Thread_local char last_error[256];
 
-/* Per thread, so that the reason of one call is not overwritten by a call of another thread. */
+/* One text per thread, so that no call overwrites the reason of another thread's call. */
 void lock_set_error(const char *format, ...)
 {
     va_list arguments;
@@ -32,7 +32,7 @@ const char *seclock_error(void)
     return last_error;
 }
 
-/* A '}' in front would end the hash tag of the keys before it began. */
+/* A leading '}' would end the hash tag of the keys before it began. */
 enum seclock_result lock_name_check(const char *name)
 {
     if (name && name[0] != '\0' && name[0] != '}' && strlen(name) < SECLOCK_NAME_MAX)
@@ -77,7 +77,7 @@ bool seclock_kind_find(const char *name, enum seclock_kind *kind_out)
 
 /* ---- structs of callers ---- */
 
-/* The size is the first member of each of them. */
+/* Reads a struct's size, its first member. */
 static bool size_is_set(const void *given, size_t size_min, size_t *size_out)
 {
     memcpy(size_out, given, sizeof *size_out);
@@ -94,7 +94,7 @@ bool lock_sized_read(void *known_out, size_t size, size_t size_min, const void *
     memset(known_out, 0, size);
     if (!size_is_set(given, size_min, &given_size))
         return false;
-    /* why_refuse_unknown_fields: to ignore a field would not do what the caller asked. */
+    /* why_refuse_unknown_fields: ignoring a field would not do what the caller asked. */
     for (size_t i = size; i < given_size; i++)
         if (((const char *)given)[i] != 0) {
             lock_set_error("a struct has fields of a later release than this library");

@@ -1,5 +1,5 @@
-/* Private to lock/: the values that cross the public interface: reasons of failures, names, structs
- * that grow from release to release. */
+/* Private to lock/: the values that cross the public interface: failure reasons, names, growing
+ * structs. */
 #ifndef LOCK_TEXT_H
 #define LOCK_TEXT_H
 
@@ -11,7 +11,7 @@ void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)
 enum seclock_result lock_fail(enum seclock_result result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* SECLOCK_OK when the text may be the name of a lock, otherwise SECLOCK_CONFIG with the reason. */
+/* SECLOCK_OK when the text may name a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);
 
 /* The structs of the public header begin with `size_t size`, which the caller sets.

@@ -1,5 +1,5 @@
-/* Versioned values on MySQL and Redis: only a caller that has seen the present version may change
- * the value. This is optimistic concurrency, not a lock. */
+/* Stores versioned values in MySQL and Redis: only a caller that has seen the present version may
+ * change the value. This is optimistic concurrency, not a lock. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ enum {
     PAUSE_MS_MAX = 64,
 };
 
-/* Values share the connections of the Redis kinds, or of the table lock: these are the state of the
- * drivers. */
+/* Values share the connections of the Redis kinds or of the table lock, which are those drivers'
+ * state. */
 static enum seclock_result store_find(struct seclock_client *client, enum seclock_store store,
                                       const char *name, void **self_out)
 {
@@ -58,9 +58,9 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-/* why_not_busy: the server remembers the last change only. When a swap was sent twice and the value
- * is now another client's, our first sending may have succeeded before it. A caller that took this
- * for BUSY would apply its change twice. */
+/* why_not_busy: the server remembers only the last change. When a swap was sent twice and the value
+ * is now another client's, our first sending may have succeeded before that. A caller that took
+ * this for BUSY would apply its change twice. */
 static enum seclock_result overtaken(bool repeated)
 {
     return repeated
@@ -69,8 +69,8 @@ static enum seclock_result overtaken(bool repeated)
 }
 
 /* The script recognises a repeat by the id of the change. It is sent as EVAL with its text, because
- * values are rare next to locks and the script is not worth a place in the list of those that are
- * loaded. */
+ * values are rarer than locks, and the script does not merit a place in the list of loaded
+ * scripts. */
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
@@ -165,10 +165,10 @@ static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
     swap_text(pool, name, value, change, &sql);
     enum seclock_result result = mysql_pool_query(pool, NULL, db, &sql, &repeated);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
-    if (row && db_affected(db, 0) > 0) /* done, even if another has changed it since */
+    if (row && db_affected(db, 0) > 0) /* done, even if changed again since */
         value->version =
             strcmp(row[1], change) == 0 ? strtoull(row[0], NULL, 10) : value->version + 1;
-    else if (row && strcmp(row[1], change) == 0) /* done by the first of two sendings */
+    else if (row && strcmp(row[1], change) == 0) /* the first of two sendings did it */
         value->version = strtoull(row[0], NULL, 10);
     else if (result == SECLOCK_OK)
         result = overtaken(repeated);
@@ -207,8 +207,7 @@ enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclo
                                         : mysql_swap(self, name, value, change);
 }
 
-/* The pause grows with each try, so that many writers of one value do not keep each other from
- * succeeding. */
+/* The pause grows with each try, so that many writers of one value do not block each other. */
 enum seclock_result seclock_value_update(struct seclock_client *client, enum seclock_store store,
                                          const char *name,
                                          bool (*change)(struct seclock_value *value, void *context),

@@ -1,14 +1,14 @@
-/* The watchdog: one thread for each kind of server renews holds in batches, another notifies of
- * holds that were lost.
+/* Renews holds in batches, with one thread for each kind of server, and notifies of lost holds from
+ * another thread.
  *
  * A renewal is due when a third of the lease has passed (a little earlier or later, so that holds
  * taken together drift apart), or a twelfth after an error. The look for a loss is due at the local
- * deadline. Each renewal moves that deadline but not the look, so that the thread looks about once
- * a lease and then finds a later deadline.
+ * deadline. Each renewal moves that deadline but not the look, so the thread looks about once a
+ * lease and then finds a later deadline.
  *
- * why_threads_apart: a renewal may have to wait for a silent server, and for whatever its client
- * library does meanwhile. That must neither delay the notice of another loss, nor the renewals at
- * servers of another kind. */
+ * why_threads_apart: a renewal may have to wait for a silent server and for its client library.
+ * That must delay neither the notice of another loss nor the renewals at servers of another
+ * kind. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
@@ -22,12 +22,12 @@
 #include "lock/driver.h"
 #include "lock/process.h"
 
-/* The clock of a sleep stands still while the host is suspended, that of a lease goes on. */
+/* The clock of a sleep stands still while the host is suspended, but a lease's clock goes on. */
 enum { SLEEP_MS_MAX = 1000 };
 
 enum { LOSSES = SECLOCK_KIND_COUNT }; /* the watch that looks for losses */
 
-/* A thread with the holds that it looks at, each when it is due. */
+/* A thread with the holds that it looks at, sorted by when they are due. */
 struct watch {
     struct watchdog *watchdog;
     bool (*act)(struct watch *watch); /* false: nothing is due */
@@ -40,8 +40,8 @@ struct watch {
 
 struct watchdog {
     pthread_mutex_t mutex; /* guards all below, and the watchdog's part of the handles */
-    /* By the handles' family, for renewals; and one for losses. Each has a thread once it has a
-     * hold. */
+    /* One for renewals of each family of handles, and one for losses. Each starts its thread with
+     * its first hold. */
     struct watch watches[LOSSES + 1];
     pthread_cond_t settled; /* a batch is done, or an on_lost has returned */
     bool stopping;
@@ -51,7 +51,8 @@ struct watchdog {
 
 /* ---- when ---- */
 
-/* When 1/part of the lease has passed, 10 % more or less, but not beyond the local deadline. */
+/* Returns when 1/part of the lease has passed, 10 % more or less, but not beyond the local
+ * deadline. */
 static int64_t due_after(const struct seclock_handle *handle, int64_t from_ns, int part)
 {
     assert(part > 0);
@@ -103,7 +104,7 @@ static void put_next(struct watchdog *watchdog, struct seclock_handle *handle,
 {
     int64_t now_ns = watchdog->now_ns();
     int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
-    if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
+    if (due_ns <= now_ns) /* a slow server must not cause a busy loop */
         due_ns = now_ns + 1000000;
     put(renewals_of(watchdog, handle), &handle->renewal, due_ns);
 }
@@ -129,8 +130,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
- * being freed, while the mutex is not held. */
+/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, so that no handle is freed
+ * while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
     enum seclock_result results[LOCK_RENEWALS_MAX];
@@ -151,7 +152,7 @@ static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handl
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* True: the hold that is due has to be renewed now. Otherwise puts it to another time. */
+/* True when the due hold must be renewed now. Otherwise puts it to another time. */
 static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *handle, int64_t now_ns)
 {
     assert(handle->renews && !handle->renewing);
@@ -168,7 +169,7 @@ static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *hand
     return false;
 }
 
-/* Collects due holds of one driver, as many as make one batch. */
+/* Collects due holds of one driver, up to one batch. */
 static size_t collect(struct watch *renewals, struct seclock_handle **batch)
 {
     struct watchdog *watchdog = renewals->watchdog;
@@ -218,7 +219,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
+/* Looks at a hold whose deadline was due by now, unless a renewal has moved it. */
 static bool notify_due(struct watch *losses)
 {
     struct watchdog *watchdog = losses->watchdog;
@@ -240,8 +241,8 @@ static bool notify_due(struct watch *losses)
 
 /* ---- the threads ---- */
 
-/* Sleeps until a hold of the watch is due. The holds' times are those of the client's clock, which
- * tests move, so the sleep lasts for the difference on the real one. */
+/* Sleeps until a hold of the watch is due. Due times are of the client's clock, which tests move,
+ * so the sleep takes the difference on the real clock. */
 static void sleep_on(struct watch *watch)
 {
     struct watchdog *watchdog = watch->watchdog;
@@ -271,10 +272,10 @@ static void *watch_thread(void *argument)
     return NULL;
 }
 
-/* All signals stay blocked in the thread: the application's handlers run in its own threads.
+/* Blocks all signals in the thread: the application's handlers run in its own threads.
  *
- * why_no_worker: a worker of base/ can be stopped through a descriptor, which every child of fork
- * would inherit from a library that promises to leave none. These threads sleep on a condition. */
+ * why_no_worker: a worker of base/ stops through a descriptor, which every child of fork would
+ * inherit from a library that promises to leave none. These threads sleep on a condition. */
 static bool start(struct watch *watch)
 {
     assert(!watch->watchdog->stopping);
@@ -356,9 +357,9 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     return added;
 }
 
-/* why_taking_turns: a driver stores in the handle what it learns of a doubtful hold, so that two
- * renewals at once would both store it. The owner sets the flag that the watchdog sets: either
- * waits for the other, and a release for both. */
+/* why_taking_turns: a driver stores in the handle what it learns of a doubtful hold, so two
+ * renewals at once would both store it. The owner sets the watchdog's flag, too: each waits for the
+ * other, and a release for both. */
 void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));
@@ -383,8 +384,8 @@ void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *hand
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
-/* on_lost may release the hold that it is called for. It must not wait for itself, which the
- * check of the thread prevents. */
+/* on_lost may release the hold that it is called for. The check of the thread keeps it from waiting
+ * for itself. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));

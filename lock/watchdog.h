@@ -16,8 +16,8 @@ struct lock_counters {
  * the watchdog adds to `counters`. NULL: no memory. */
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters);
 
-/* Ends the threads, after the renewals and the on_lost under way. Holds in its care are renewed no
- * more; each may still be taken out. */
+/* Ends the threads, after the renewals and the on_lost under way. Holds in its care are no longer
+ * renewed; each may still be taken out. */
 void watchdog_stop(struct watchdog *watchdog);
 
 /* Stops and frees it. No hold may be in its care. */
@@ -32,17 +32,17 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
  * does not run, and neither will begin; but on_lost itself may call this. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle);
 
-/* Around a renewal by the hold's owner, sent at `sent_ns`: begin waits for a renewal of the
- * watchdog's that is under way, and until end the watchdog begins none. */
+/* For a renewal by the hold's owner, sent at `sent_ns`: begin waits for a renewal of the watchdog's
+ * that is under way, and until end the watchdog begins none. */
 void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle);
 void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
                           enum seclock_result result, int64_t sent_ns);
 
-/* Looks at a hold, or with NULL at the clock, now. */
+/* Looks at a hold now; with NULL, at the clock. */
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle);
 
-/* For drivers that learn by themselves, on any thread: the hold is lost (the watchdog then calls
- * on_lost), or nobody knows for now. No effect after seclock_release. */
+/* For drivers that learn it by themselves, on any thread: the hold is lost (the watchdog then calls
+ * on_lost), or in doubt for now. No effect after seclock_release. */
 void watchdog_lost(struct seclock_handle *handle);
 void watchdog_doubt(struct seclock_handle *handle);
 

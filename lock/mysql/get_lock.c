@@ -1,4 +1,4 @@
-/* The lock by MySQL's GET_LOCK: held by a connection of its own for as long as that lives. */
+/* Locks by MySQL's GET_LOCK: a connection of its own holds the lock for as long as it lives. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,18 +13,17 @@
 #include "lock/process.h"
 #include "lock/text.h"
 
-/* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
- * happens, and notifies nobody. So each owner's holds of a lock have a connection to themselves,
- * which the server ends (wait_timeout) when it hears nothing on it for the length of the longest of
- * their leases. A renewal asks whether this connection still has the lock; a connection that was
- * replaced has not. No number grows with each acquisition, hence there is no fence. */
+/* the_connection_is_the_lock: the server frees a user lock when its connection ends, for any
+ * reason, and notifies nobody. So each owner's holds of a lock have a connection to themselves,
+ * which the server ends (wait_timeout) when it hears nothing on it for the longest of their leases.
+ * A renewal asks whether this connection still has the lock; a replaced connection has not. No
+ * number grows with each acquisition, hence there is no fence. */
 
-/* why_one_server: such a lock is in the memory of the server where it was taken. Another node of a
- * Galera cluster gives it to somebody else, and so does the next primary while the former one still
- * lives. */
+/* why_one_server: such a lock is in the memory of one server. Another node of a Galera cluster
+ * gives it to another client, and so does the next primary while the former one still lives. */
 
 enum {
-    SLICE_MS_MAX = 400, /* of one wait in the server, which must end within the client's time-out */
+    SLICE_MS_MAX = 400, /* one wait in the server, which must end within the client's time-out */
     ER_DEADLOCK = 1213,
     ER_USER_LOCK_DEADLOCK = 3058,
 };
@@ -43,7 +42,7 @@ struct holding {
 
 struct get_lock {
     struct mysql_pool *pool;
-    _Atomic bool alone;    /* the server was asked, and is no node of a cluster */
+    _Atomic bool alone;    /* the server has said that it is in no cluster */
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
     struct process_guard guard;
     LIST_HEAD(, holding) holdings;
@@ -82,7 +81,7 @@ static void get_lock_close(void *self)
     free(get_lock);
 }
 
-/* Were the child to keep the connection of a hold, the lock would outlive its holder. */
+/* If the child kept the connection of a hold, the lock would outlive its holder. */
 static void get_lock_forget(void *self)
 {
     struct get_lock *get_lock = self;
@@ -92,12 +91,12 @@ static void get_lock_forget(void *self)
     mysql_pool_forget(get_lock->pool);
 }
 
-/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
- * case and are shared by all databases, hence a hash of database, prefix and name. */
+/* Sets @n to the server's name of the lock: a hash of database, prefix and name, because names of
+ * user locks are short, ignore case and are shared by all databases. */
 #define SET_NAME "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',%k)));"
 
-/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. With a
- * handle, within the time of its acquisition. */
+/* Runs statements on the lock's name and gives the first number of the last one; -1 for NULL. With
+ * a handle, within the time of its acquisition. */
 static enum seclock_result ask(const struct get_lock *self, const struct seclock_handle *handle,
                                struct db *db, const char *name, const char *statements,
                                long long *answer_out)
@@ -171,7 +170,7 @@ static void holding_free(struct get_lock *self, struct holding *holding, bool ma
     free(holding);
 }
 
-/* Finds the connection by which the owner holds the lock already, and counts one hold more; NULL:
+/* Finds the connection by which the owner already holds the lock, and counts one more hold; NULL:
  * not found. The server keeps the former lease until the caller sends holding_check. */
 static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
 {
@@ -191,7 +190,7 @@ static struct holding *holding_again(struct get_lock *self, struct seclock_handl
     return holding;
 }
 
-/* The lease as the server keeps it: no shorter, in whole seconds. */
+/* Returns the lease in whole seconds, rounded up, as the server keeps it. */
 static int lease_s(const struct holding *holding)
 {
     return holding->lease_ms / 1000 + 1;
@@ -228,7 +227,7 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
 }
 
 /* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
- * SECLOCK_FAILED: an unanswered connection is closed, so that there is no doubt. */
+ * SECLOCK_FAILED: an unanswered connection is closed, so there is no doubt. */
 static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
                                        const struct seclock_handle *handle, int wait_ms)
 {
@@ -258,7 +257,7 @@ static void holding_held(struct get_lock *self, struct holding *holding,
     handle->hold_count = 1;
 }
 
-/* Uncounts a hold; a connection that is `lost` accepts no further one. True: it was the last. */
+/* Uncounts a hold; a `lost` connection accepts no further one. True: it was the last hold. */
 static bool holding_let_go(struct get_lock *self, struct holding *holding, bool lost)
 {
     pthread_mutex_lock(&self->mutex);
@@ -271,8 +270,8 @@ static bool holding_let_go(struct get_lock *self, struct holding *holding, bool 
     return last;
 }
 
-/* A re-entry checks that the connection still has the lock: the server may have ended it without
- * a word. */
+/* Checks at a re-entry that the connection still has the lock: the server may have ended it
+ * silently. */
 static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
@@ -289,7 +288,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
             holding_check(get_lock, holding,
                           handle_request_ms(handle, get_lock->pool->timeout_ms)) == SECLOCK_OK)
             return SECLOCK_OK;
-        if (holding) { /* lost, but its holder has not learnt of it yet */
+        if (holding) { /* lost, but its holder does not know yet */
             handle->driver_data = NULL;
             if (holding_let_go(get_lock, holding, true))
                 holding_free(get_lock, holding, true);
@@ -311,7 +310,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
 }
 
 /* Queues up in the server, in slices short enough for the client's time-out. MySQL (unlike MariaDB)
- * counts whole seconds and returns at once: then the pause is here. */
+ * counts whole seconds and returns at once; then this function pauses. */
 static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     struct get_lock *get_lock = self;
@@ -360,11 +359,11 @@ static bool holding_shared(struct get_lock *self, const struct holding *holding)
     return shared;
 }
 
-/* why_check_first: once its hold is not counted any more, another thread of the same owner may
- * release the last one and free the connection.
+/* why_check_first: once its hold is not counted any more, another thread of the owner may release
+ * the last one and free the connection.
  *
- * The last hold frees the lock by name, and the connection goes back to the pool. Without an
- * answer the connection is closed, which frees the lock as well. */
+ * The last hold frees the lock by name, and the connection goes back to the pool. An unanswered
+ * connection is closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;

@@ -1,4 +1,4 @@
-/* Connections to one MySQL or MariaDB server, lent to one thread at a time. */
+/* Lends connections to one MySQL or MariaDB server, each to one thread at a time. */
 #include "lock/mysql/pool.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ enum seclock_result mysql_pool_open(struct lock_core *core, const char *server, 
     char error[160];
     struct db *first = db_open(server, timeout_ms, error, sizeof error);
     if (!first) {
-        lock_set_error("%s", error); /* without the URL, which holds a password */
+        lock_set_error("%s", error); /* omits the URL, which holds a password */
         return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);
@@ -65,8 +65,8 @@ void mysql_pool_forget(void *self)
             db_forget(&pool->idle[i]);
 }
 
-/* Connections differ in nothing, so that the last one given back is lent first: it is the least
- * likely to have timed out. */
+/* All connections are alike, so the one given back last is lent first: it is the least likely to
+ * have timed out. */
 struct db *mysql_pool_take(struct mysql_pool *pool)
 {
     char error[160];
@@ -105,8 +105,8 @@ static bool make_tables(struct db *db)
 }
 
 /* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
- * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
- * stays unanswered stays a doubt, even when a later try certainly failed. */
+ * lost connection they may have run, and a repeat does no harm; but an unanswered outcome stays in
+ * doubt, even when a later try certainly failed. */
 enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
                                      const struct seclock_handle *handle, struct db *db,
                                      const struct sql_text *sql, bool *repeated_out)
@@ -147,7 +147,7 @@ enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
 
 /* ---- the text of statements ---- */
 
-/* Hexadecimal, so that no byte needs an escape in whatever character set the connection has. */
+/* Writes hexadecimal, so that no byte needs an escape in any character set of the connection. */
 static void append_hex(struct sql_text *sql, const char *data, size_t size)
 {
     static const char digits[] = "0123456789abcdef";
@@ -169,8 +169,8 @@ static void append_literal(struct sql_text *sql, const char *data, size_t size)
     sql_append(sql, "'", 1);
 }
 
-/* Prefix, NUL and name; the name alone without a prefix. Neither of the two can have a NUL: without
- * it "a" with "bc" were "ab" with "c". */
+/* Appends prefix, NUL and name; without a prefix the name alone. Neither can contain a NUL: without
+ * it, "a" with "bc" would equal "ab" with "c". */
 static void append_key(struct sql_text *sql, const char *prefix, const char *name)
 {
     char key[SECLOCK_PREFIX_MAX + SECLOCK_NAME_MAX];

@@ -11,7 +11,7 @@
 
 enum {
     MYSQL_IDLE_MAX = 8,
-    MYSQL_RENEWAL_MS_MIN = 50, /* for the answer to a renewal, also when a hold is about to end */
+    MYSQL_RENEWAL_MS_MIN = 50, /* for the answer to a renewal, even if a hold is about to end */
 };
 
 struct mysql_pool {
@@ -24,9 +24,9 @@ struct mysql_pool {
     size_t idle_count;
 };
 
-/* Functions of the driver table. Opening makes a pool without connecting: SECLOCK_OK,
- * SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no memory). Forgetting closes the idle connections'
- * descriptors and leaks the rest. */
+/* Functions of the driver table. mysql_pool_open makes a pool without connecting: SECLOCK_OK,
+ * SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no memory). mysql_pool_forget closes the idle
+ * connections' descriptors and leaks the rest. */
 enum seclock_result mysql_pool_open(struct lock_core *core, const char *server, void **pool_out);
 void mysql_pool_close(void *pool);
 void mysql_pool_forget(void *pool);
@@ -37,18 +37,17 @@ struct db *mysql_pool_take(struct mysql_pool *pool);
 void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
 /* Runs statements that may be repeated: again after a deadlock or a lock wait, once over a new
- * connection when the first one is lost, and after creating the tables of lock/ when they are
- * missing. With a handle only within the time of its acquisition: after a silent server nothing is
- * sent again. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or SECLOCK_UNKNOWN with the reason
- * in seclock_error. `repeated_out` (may be NULL) tells whether statements that may have run were
- * sent again. */
+ * connection when the first one is lost, and after creating missing tables of lock/. With a handle
+ * only within the time of its acquisition: after a silent server nothing is sent again. SECLOCK_OK
+ * with the rows in `db`, SECLOCK_FAILED or SECLOCK_UNKNOWN with the reason in seclock_error.
+ * `repeated_out` (may be NULL): statements that may have run were sent again. */
 enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
                                      const struct seclock_handle *handle, struct db *db,
                                      const struct sql_text *sql, bool *repeated_out);
 
-/* Appends a statement. In `format` stand for what follows: %k the key of a name, under the pool's
- * prefix; %t a text as a literal, whatever its bytes; %b bytes, as data and size_t, likewise; %d an
- * int; %u a uint64_t. */
+/* Appends a statement. In `format`, %k stands for the key of a name, under the pool's prefix; %t
+ * for a text as a literal, whatever its bytes; %b for bytes (data and size_t) as a literal; %d for
+ * an int; %u for a uint64_t. */
 void mysql_write(const struct mysql_pool *pool, struct sql_text *sql, const char *format, ...);
 
 #endif

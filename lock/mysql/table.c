@@ -1,4 +1,4 @@
-/* The table lock on MySQL: a row of distributed_lock with owner, count, fence and lease. */
+/* Locks by a row of the MySQL table distributed_lock, with owner, count, fence and lease. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
  * by the server's clock, in a transaction of its own. The SELECT that follows in the same packet
- * only reads the row. Column assignments use no column that stands to their left, so
- * that every order of evaluation gives the same.
+ * only reads the row. Column assignments use no column to their left, so that every order of
+ * evaluation gives the same result.
  *
  * each_hold_by_its_request: `request_id` lists the requests whose holds the owner has now,
  * `release_id` the last requests that were released. A repeated request finds itself in one of
@@ -27,7 +27,7 @@ struct row {
     uint64_t fence;
     int hold_count;
     int64_t left_ms;  /* of the lease; 0: nobody holds it */
-    uint64_t changed; /* rows, by the first statement */
+    uint64_t changed; /* rows changed by the first statement */
 };
 
 static bool true_column(const char *column)
@@ -35,8 +35,8 @@ static bool true_column(const char *column)
     return column && column[0] != '0';
 }
 
-/* The row is read after the change in the same packet, so it may show a later change of another;
- * the two flags for the request tell what became of ours. */
+/* Reads the row, which may show another client's later change, as it follows the change in the
+ * packet; the two flags for the request tell what became of ours. */
 static void row_read(struct db *db, struct row *row_out)
 {
     char **columns = db_row(db);
@@ -63,9 +63,9 @@ static void row_read(struct db *db, struct row *row_out)
 /* Lists of requests have a comma after each. */
 #define ITEM "CONCAT(%t,',')"
 
-/* Takes a row that is free or expired, with a new fence; or once more for its owner, with the old
- * fence and at least the old lease. A repeat of the same request renews the lease and is not
- * counted again: a caller whose earlier tries were not answered counts the lease from this one. */
+/* Takes a free or expired row, with a new fence; or once more for its owner, with the old fence and
+ * at least the old lease. A repeat of a request renews the lease and is not counted again: a caller
+ * whose earlier tries were not answered counts the lease from this one. */
 static void acquire_text(const struct mysql_pool *pool, const struct seclock_handle *handle,
                          struct sql_text *sql)
 {
@@ -83,9 +83,9 @@ static void acquire_text(const struct mysql_pool *pool, const struct seclock_han
                 handle->name, owner);
 }
 
-/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal
- * adds to a counter, and the number of rows tells whether the hold was there. Several renewals
- * share a transaction, and so one write to the disk. */
+/* why_a_counter: the server counts only rows that change, and a lease may stay equal: so each
+ * renewal adds to a counter, and the number of rows tells whether the hold was there. Several
+ * renewals share a transaction, and so one write to the disk. */
 static void renew_text(const struct mysql_pool *pool, struct seclock_handle *const *handles,
                        size_t count, struct sql_text *sql)
 {
@@ -115,8 +115,8 @@ static void release_text(const struct mysql_pool *pool, const struct seclock_han
 
 /* ---- running them ---- */
 
-/* Sends the statements, and in the same packet the SELECT of the lock's row; then frees them. With
- * a handle (may be NULL) for its request, and within the time of its acquisition. */
+/* Sends the statements, and in the same packet the SELECT of the lock's row; then frees them.
+ * `handle` (may be NULL) gives the request, and the time of its acquisition as a bound. */
 static enum seclock_result run(struct mysql_pool *pool, struct sql_text *sql,
                                const struct seclock_handle *handle, const char *name,
                                struct row *row_out)
@@ -151,9 +151,8 @@ static enum seclock_result acquire_once(struct mysql_pool *pool,
     return run(pool, &sql, handle, handle->name, row_out);
 }
 
-/* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition.
- * Without an answer to that the lock is as free as before, with or without the row: so there is no
- * doubt. */
+/* Inserts the row only when the UPDATE finds none: once per name, not once per acquisition. If the
+ * INSERT is not answered, the lock is free with or without the row, so there is no doubt. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
     assert(handle->lease_ms > 0);
@@ -170,7 +169,7 @@ static enum seclock_result table_acquire(void *self, struct seclock_handle *hand
     }
     if (result != SECLOCK_OK)
         return result;
-    if (row.holds && row.left_ms > 0) { /* now, or already by the first of two sendings */
+    if (row.holds && row.left_ms > 0) { /* from now, or from the first of two sendings */
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
         return SECLOCK_OK;
@@ -204,9 +203,9 @@ static enum db_result renew_once(struct db *db, const struct sql_text *sql, int 
     return result;
 }
 
-/* A renewal may be repeated: after a lost connection on a new one, and after a transaction that the
- * server has rolled back. But nobody waits twice for a silent server, since the watchdog has other
- * locks to renew. */
+/* Repeats a renewal after a lost connection, on a new one, and after a transaction that the server
+ * rolled back. But nobody waits twice for a silent server, because the watchdog has other locks to
+ * renew. */
 static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db,
                                     struct seclock_handle *const *handles, size_t count,
                                     const struct sql_text *sql)
@@ -222,8 +221,8 @@ static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db
     return result;
 }
 
-/* Every batch locks its rows in the order of their names, so that two transactions do not
- * dead-lock. */
+/* Locks the rows of a batch in the order of their names, so that two transactions do not
+ * deadlock. */
 static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {
@@ -260,7 +259,7 @@ static enum seclock_result table_release(void *self, struct seclock_handle *hand
     enum seclock_result result = run(self, &sql, handle, handle->name, &row);
     if (result != SECLOCK_OK)
         return result;
-    /* No row, but the request among the releases: the first of two sendings has done it. */
+    /* No row, but the request is among the releases: the first of two sendings did it. */
     return row.changed > 0 || row.released ? SECLOCK_OK : SECLOCK_LOST;
 }
 

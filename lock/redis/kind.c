@@ -1,5 +1,5 @@
-/* The Redis kinds whose steps are one script each, as rows of one table, and the functions that
- * carry them out. The timestamp lock and the latch share some of these. */
+/* Implements the Redis kinds whose steps are one script each, as rows of one table. The timestamp
+ * lock and the latch share some of its functions. */
 #include "lock/redis/kind.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ enum {
     RENEW_MS_MIN = 5,
     WAIT_MS_UNSUBSCRIBED = 50,
     REPEAT_MS_MAX = 5000,    /* within this time a release whose answer is lost is sent again */
-    REMEMBER_MS_MAX = 60000, /* and remembered for so long at most */
+    REMEMBER_MS_MAX = 60000, /* the longest time that it is remembered */
 };
 
 /* What the scripts answer instead of 0 or 1. */
@@ -43,7 +43,7 @@ enum seclock_result redis_kind_open(struct lock_core *core, const char *server, 
 
 /* ---- calls ---- */
 
-/* How long a waiter counts as alive after a try; 0: for ever. */
+/* Returns how long a waiter counts as alive after a try; 0: for ever. */
 static int alive_ms(const struct seclock_handle *handle)
 {
     const struct redis_row *row = row_of(handle);
@@ -55,8 +55,8 @@ static int alive_ms(const struct seclock_handle *handle)
 }
 
 /* why_the_rest_matters: the script keeps the released token for a repeat of this call. If the lease
- * has some time to go, the script just renames the lock's key, whose time to live then suffices;
- * otherwise it has to write a copy that lives long enough, and no longer. */
+ * has enough time left, the script just renames the lock's key; otherwise it has to write a copy
+ * that lives long enough, and no longer. */
 static bool rest_suffices(const struct seclock_handle *handle)
 {
     int64_t left_ms = seclock_remaining_ms(handle);
@@ -137,7 +137,7 @@ static enum seclock_result redis_acquire(void *self, struct seclock_handle *hand
         handle->fence = (uint64_t)call.values[1];
         handle->hold_count = owned ? (int)call.values[2] : handle->permits;
     } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE"))
-        return SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
+        return SECLOCK_CONFIG; /* another program uses our key: waiting would not help */
     if (result != SECLOCK_BUSY)
         return result;
     switch (call.values[0]) {
@@ -191,9 +191,10 @@ static enum seclock_result redis_release(void *self, struct seclock_handle *hand
 
 /* ---- waiting ---- */
 
-/* A waiter that counts as alive for some time tries again before that ends, a little earlier by
- * random jitter. A returned permit may wake a waiter that wants several, while it is enough for
- * another one. Without memory or descriptors for a subscription the waiter polls every 50 ms. */
+/* A waiter that counts as alive for some time tries again before that ends, with random jitter. A
+ * waiter that wants several permits passes a wake-up on, because the returned permit may be enough
+ * for another one. Without memory or descriptors for a subscription the waiter polls every 50
+ * ms. */
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms >= 0);
@@ -219,7 +220,7 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
         handle_sleep(handle, wait_ms < WAIT_MS_UNSUBSCRIBED ? wait_ms : WAIT_MS_UNSUBSCRIBED);
 }
 
-/* The waiter's channel is unsubscribed with its last waiter. */
+/* The last waiter of a channel unsubscribes it. */
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct script_call call;
@@ -234,8 +235,8 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
 
 /* ---- for operators ---- */
 
-/* After a break the head of a queue would otherwise wait until its next try: so it is woken, on the
- * channel of its own. */
+/* Wakes the head of a queue on its own channel, because it would wait until its next try after a
+ * break. */
 enum seclock_result redis_kind_break(const struct lock_driver *driver, void *self, const char *name)
 {
     const struct redis_row *row = driver->row;
@@ -268,7 +269,7 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
     return result;
 }
 
-/* The status of a sorted set of holds: the last one to end, and how many there are. Holds that have
+/* Reads the status of a sorted set of holds: the last one to end, and their number. Holds that have
  * ended do not count. */
 static enum seclock_result set_status(const struct redis_row *row, struct redis_server *server,
                                       const char *name, struct seclock_status *status)
@@ -296,10 +297,10 @@ static enum seclock_result set_status(const struct redis_row *row, struct redis_
     return result;
 }
 
-/* The status of a string or a hash, whose fields but `o` and `f` are holds; and what the lock has
- * beside it. The fence outlives the hold, so it is shown for a free lock as well. The commands are
- * not atomic together: an operator sees a lock that changes meanwhile with the one value or the
- * other. A writer excludes readers of other owners, so a writer is shown first. */
+/* Reads the status of a string or a hash, all of whose fields but `o` and `f` are holds, and the
+ * lock's other keys. Shows the fence of a free lock as well, because it outlives the hold. The
+ * commands are not atomic together: an operator may see a mix of old and new values. Shows a writer
+ * first, because it excludes readers of other owners. */
 enum seclock_result redis_kind_status(const struct lock_driver *driver, void *self,
                                       const char *name, struct seclock_status *status_out)
 {
@@ -344,7 +345,7 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
                : result;
 }
 
-/* An evicting server may drop a lock that is held, and nobody would notice until the next
+/* Warns of an evicting server: it may drop a held lock, and nobody would notice until the next
  * renewal. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size)
 {
@@ -393,8 +394,7 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     .break_lock = redis_kind_break, .check = redis_kind_check
 #define SUBSCRIBES .wait = redis_kind_wait, .stop_waiting = redis_kind_stop_waiting
 
-/* Locks that are one string, the token of the holder: SET NX PX with a fence, compare and
- * delete. */
+/* Locks that are one string, the holder's token: SET NX PX with a fence, compare and delete. */
 #define STRING_STEPS(field)                                                                        \
     {                                                                                              \
         .acquire = {SCRIPT_lock_acquire, field " fence ~", "rl"},                                  \
@@ -410,7 +410,7 @@ const struct lock_driver redis_simple_driver = {
         &(const struct redis_row){.field = "lock", .message = "1", .steps = STRING_STEPS("lock")},
 };
 
-/* A release publishes nothing: the waiters try again, twice as late each time up to a limit, with
+/* A release publishes nothing: the waiters try again after a delay that doubles up to a limit, with
  * jitter. */
 const struct lock_driver redis_spin_driver = {
     DRIVER(SPIN),
@@ -420,11 +420,11 @@ const struct lock_driver redis_spin_driver = {
     .row = &(const struct redis_row){.field = "spin", .message = "", .steps = STRING_STEPS("spin")},
 };
 
-/* Locks that are one hash, with its owner, its fence and a field for each hold. It has one time to
- * live for all holds, so that a renewal only ever lengthens it: another hold may have asked for a
- * longer lease. A re-entry keeps the fence of the first hold: the owner writes with one fence,
- * however deep its calls nest. The scripts remember the released request, so that a repeat is not
- * taken for the loss of the hold. */
+/* Locks that are one hash, with the owner, the fence and a field for each hold. All holds share one
+ * time to live, so a renewal only ever lengthens it: another hold may have asked for a longer
+ * lease. A re-entry keeps the fence of the first hold: the owner writes with one fence, however
+ * deep its calls nest. The scripts remember the released request, so that a repeat is not taken for
+ * a lost hold. */
 const struct lock_driver redis_reentrant_driver = {
     DRIVER(REENTRANT),
     SUBSCRIBES,
@@ -442,7 +442,7 @@ const struct lock_driver redis_reentrant_driver = {
 
 /* First come, first served: a hash as above, a list of the waiters, and the time until which each
  * waiter counts as alive, which each of its tries extends. So a dead waiter does not hold up the
- * queue for long: whoever tries next drops it. Each waiter has a channel of its own, so that a
+ * queue for long: the next caller that tries drops it. Each waiter has its own channel, so that a
  * release wakes only the next one. One script releases a hold or leaves the queue, whichever the
  * request has, and wakes the next waiter if the lock is free for it. */
 const struct lock_driver redis_fair_driver = {
@@ -465,10 +465,10 @@ const struct lock_driver redis_fair_driver = {
 };
 
 /* Many readers or one writer. The writer is a hash as above; the readers are a sorted set in which
- * each hold has its own end, so that a dead reader does not outlive it while others renew theirs. A
- * waiting writer's mark keeps new readers out for 3 s after its last try. The mark goes when the
- * writer gives up, and with its lock, so that waiting readers have their turn before the next
- * writer. A reader that asks to write would wait for its own read hold to end: refused. */
+ * each hold has its own end, so that a dead reader does not live on while others renew. A waiting
+ * writer's mark keeps new readers out for 3 s after its last try. The mark goes when the writer
+ * gives up, and with its lock, so that waiting readers have their turn before the next writer. A
+ * reader that asks to write is refused, because it would wait for its own read hold to end. */
 #define RW_KEYS "write readers readers:owners"
 
 const struct lock_driver redis_rw_driver = {
@@ -498,10 +498,10 @@ const struct lock_driver redis_rw_driver = {
         },
 };
 
-/* Up to N permits in a sorted set, each with an end of its own, so that the permits of a dead
- * holder come back by themselves. The limit of a request counts only if none is set: the first to
- * come sets it, and later callers agree with that or wait. A release publishes how many permits
- * came back, so that as many waiters wake.
+/* Up to N permits in a sorted set, each with its own end, so that a dead holder's permits come back
+ * by themselves. The limit of a request counts only if none is set: the first caller sets it, and
+ * later callers agree with it or wait. A release publishes how many permits came back, so that as
+ * many waiters wake.
  *
  * A `semaphore` renews its permits while their holder lives; a `permit` ends at a fixed time, and
  * anybody can release it by id. */
@@ -534,7 +534,7 @@ const struct lock_driver redis_permit_driver = {
 
 /* ---- permits by their id ---- */
 
-/* A permit is released without a handle: its id alone is the right to do so. */
+/* A permit is released without a handle: its id alone grants the right. */
 static enum seclock_result permit_find(struct seclock_client *client, const char *name,
                                        const char *id, struct redis_server **server_out,
                                        struct seclock_handle *permit_out)

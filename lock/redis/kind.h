@@ -1,16 +1,16 @@
-/* Private to lock/: what the Redis kinds have in common. The state of each driver is the server
- * itself; what differs from kind to kind is in a row of constants. */
+/* Private to lock/: the functions that the Redis kinds share. The server itself is the state of
+ * each driver; a row of constants holds the differences between the kinds. */
 #ifndef LOCK_REDIS_KIND_H
 #define LOCK_REDIS_KIND_H
 
 #include "lock/client.h"
 #include "lock/redis/server.h"
 
-/* A script of a kind; without `keys` there is none. */
+/* A script of a kind; without `keys` there is no script. */
 struct redis_step {
     enum script_id id;
     const char *keys;      /* as redis_server_begin takes them */
-    const char *arguments; /* a letter for each: see add_argument */
+    const char *arguments; /* one letter each: see add_argument */
 };
 
 struct redis_steps {
@@ -27,19 +27,19 @@ struct redis_row {
     const char *message;
     const char *others[4]; /* fields of the other keys that a break deletes; NULL ends */
     struct redis_steps steps;
-    const struct redis_steps *read_steps; /* of SECLOCK_MODE_READ; NULL: the same */
+    const struct redis_steps *read_steps; /* of SECLOCK_MODE_READ; NULL: `steps` */
 
     /* True: the lock is a hash as lock_reenter.lua says, and its token the owner's. False: a
      * string, the holder's token, or with `holds` a set; the token is the request's. */
     bool owned;
     const char *holds; /* field of a sorted set of holds, each HOLDER, `mark` and more, scored by
-                          the server's time in ms at which it ends */
+                          the time at which it ends, in ms of the server */
     char mark;
     const char *limit; /* field of the number of permits */
-    const char *queue; /* field of the list of waiters; then each has a channel of its own */
+    const char *queue; /* field of the list of waiters; each waiter then has its own channel */
 
-    /* For so long, three times as long as until its next try, a waiter counts as alive after a try;
-     * 0: for ever. */
+    /* A waiter counts as alive after a try for three times the time until its next try, within
+     * these bounds; 0: for ever. */
     int alive_ms_min, alive_ms_max;
 };
 
@@ -56,8 +56,8 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
 /* Warns when the server may evict locks. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size);
 
-/* For functions of the public header that have no handle: the client's server, and the check of
- * the name. */
+/* For functions of the public header that have no handle: checks the name and gives the client's
+ * server. */
 enum seclock_result redis_kind_server(struct seclock_client *client, const char *name,
                                       struct redis_server **server_out);
 

@@ -1,5 +1,5 @@
-/* The count-down latch: a number under prefix{name}:latch, and the set of requests that it has
- * counted; a second set keeps the requests of the latch's former setting. */
+/* Implements the count-down latch: a number under prefix{name}:latch, and the set of requests that
+ * it has counted; a second set keeps the requests of the latch's former setting. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static enum seclock_result never_set(void)
     return lock_fail(SECLOCK_CONFIG, "the latch is not set");
 }
 
-/* Only this call has no id and cannot be repeated, so a lost answer is SECLOCK_UNKNOWN. */
+/* This call alone has no id and cannot be repeated, so a lost answer is SECLOCK_UNKNOWN. */
 enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
                                       int64_t count, int ttl_ms)
 {
@@ -38,8 +38,8 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
     return redis_server_answer(&call, SECLOCK_BUSY);
 }
 
-/* A request's id makes the count safe to repeat: an order that is counted down twice counts
- * once. The call has an id as well: its repeat does not count in a latch that was set meanwhile. */
+/* The request's id makes the count safe to repeat: an order that is counted down twice counts once.
+ * The call has an id as well, so that its repeat does not count in a latch set meanwhile. */
 enum seclock_result seclock_latch_count_down(struct seclock_client *client, const char *name,
                                              const char *request, int64_t *left_out)
 {
@@ -86,8 +86,8 @@ enum seclock_result seclock_latch_count(struct seclock_client *client, const cha
     return result == SECLOCK_OK && *left_out == ABSENT ? never_set() : result;
 }
 
-/* Waiting reads the count after each message and at least every poll_ms: a latch that opened
- * between the first read and the subscription is seen by the second. */
+/* Reads the count after each message and at least every poll_ms: a latch that opens between the
+ * first read and the subscription is seen by the second read. */
 enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                         int wait_ms)
 {
@@ -104,7 +104,7 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
 
 /* ---- the driver ---- */
 
-/* Without an answer SECLOCK_FAILED: reading leaves no doubt. */
+/* An unanswered read is SECLOCK_FAILED: it leaves no doubt. */
 static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
 {
     int64_t left;

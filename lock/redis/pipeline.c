@@ -1,5 +1,5 @@
-/* Writes the keys of locks; writes the calls of the simple lock and reads their answers, and lets
- * the caller send them. */
+/* Writes the keys of locks, writes the calls of the simple lock and reads their answers; the caller
+ * sends them. */
 #include "lock/redis/pipeline.h"
 
 #include <assert.h>
@@ -32,7 +32,7 @@ void lock_redis_released(const char *base, const char *request, char field_out[L
     enum { KEYS_OF_OWNER = 4 };
     char owner[SECLOCK_TOKEN_MAX];
     snprintf(owner, sizeof owner, "%s", request);
-    char *number = strrchr(owner, '-'); /* OWNER-NUMBER; an id of another form is taken whole */
+    char *number = strrchr(owner, '-'); /* OWNER-NUMBER; else the whole id */
     unsigned turn = 0;
     if (number) {
         turn = (unsigned)(strtoull(number + 1, NULL, 16) % KEYS_OF_OWNER);
@@ -53,8 +53,8 @@ static void begin_call(struct script_call *call, enum script_id id, const struct
     script_key(call, key);
 }
 
-/* A token of its own for each hold, not the owner's: two batches of one thread must not take
- * each other's segment. */
+/* Each hold has its own token, not the owner's: two batches of one thread must not take each
+ * other's segment. */
 void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms)
 {
     assert(strlen(name) < SECLOCK_NAME_MAX && strlen(prefix) < SECLOCK_PREFIX_MAX);
@@ -77,7 +77,7 @@ void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *na
     script_int(call_out, lease_ms);
 }
 
-/* The deadline counts from the sending: the server's lease began no earlier than that. */
+/* Counts the deadline from the sending: the server's lease began no earlier. */
 enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
                                         int64_t sent_ns)
 {
@@ -95,8 +95,8 @@ enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct scr
     return SECLOCK_OK;
 }
 
-/* The token, not the caller's state, decides on the server: releasing a hold that was lost, or
- * never acquired, does no harm. */
+/* The token, not the caller's state, decides on the server, so releasing a hold that was lost or
+ * never acquired does no harm. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
 {
     assert(hold->token[0] != '\0'); /* begun, or copied */

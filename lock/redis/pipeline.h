@@ -1,6 +1,6 @@
-/* The keys of locks; and the simple lock in halves, for callers that send scripts of their own in
- * the same round trip as its acquisition or release: holds that the caller owns, without renewal
- * and without waiting. Not part of the installed library. */
+/* The keys of locks, and the simple lock in halves, for callers that send their own scripts in the
+ * round trip of its acquisition or release: the caller owns the holds, without renewal or waiting.
+ * Not part of the installed library. */
 #ifndef LOCK_REDIS_PIPELINE_H
 #define LOCK_REDIS_PIPELINE_H
 
@@ -14,12 +14,12 @@ void lock_redis_key(const char *prefix, const char *name, const char *field, cha
 enum { LOCK_FIELD_MAX = 24 }; /* bytes of a field, with its NUL */
 
 /* Writes the field of the key that remembers the release of a request, for a repeat: `base` and a
- * mark of the request's owner, so that the releases of others do not take its place. Each owner has
- * a few such keys, in turns. */
+ * mark of the request's owner, so that other owners' releases do not replace it. Each owner has a
+ * few such keys, in turns. */
 void lock_redis_released(const char *base, const char *request, char field_out[LOCK_FIELD_MAX]);
 
 /* One hold of one lock. Valid while SECLOCK_STATE_HELD, until `deadline_ns` on the monotonic clock
- * and not a moment longer. */
+ * and no longer. */
 struct lock_hold {
     char name[SECLOCK_NAME_MAX];
     char prefix[SECLOCK_PREFIX_MAX];
@@ -31,10 +31,10 @@ struct lock_hold {
 };
 
 /* Begins a hold of `name` with a new token, for a script of the caller's that acquires the lock as
- * lua/scripts/lock_acquire.lua does and begins its answer like that script. */
+ * lua/scripts/lock_acquire.lua does and whose answer begins like that script's. */
 void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms);
 
-/* Begins a hold likewise, and writes the call that acquires the lock alone. */
+/* Begins a hold as lock_redis_prepare does, and writes the call that acquires the lock alone. */
 void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
                       struct script_call *call_out);
 
@@ -46,9 +46,9 @@ enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct scr
 /* Writes the call that releases the hold, and marks the hold as released. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out);
 
-/* Copies a hold of SECLOCK_KIND_SIMPLE, of a client with this prefix, into one of the caller's, to
- * guard scripts with its token and to be released by lock_redis_end instead of seclock_release. The
- * handle must stay until then: it renews the lease. */
+/* Copies a hold of SECLOCK_KIND_SIMPLE, of a client with this prefix, into the caller's hold, whose
+ * token guards scripts and which lock_redis_end releases instead of seclock_release. The handle
+ * must stay until then: it renews the lease. */
 void lock_redis_copy(const struct seclock_handle *handle, const char *prefix,
                      struct lock_hold *hold_out);
 

@@ -1,4 +1,5 @@
-/* The majority lock: one holder among all callers that ask the same independent Redis servers. */
+/* Implements the majority lock: one holder among all callers of the same independent Redis
+ * servers. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,10 +16,10 @@
 #include "lua/script_each.h"
 
 /* what_it_cannot_promise: the holder of the majority of the configured servers excludes all others
- * while those servers keep what they were told and clocks run at about one speed. A server that
- * restarts without its data, or a clock that jumps, may give one lock to two holders. Nothing stops
- * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so
- * there is no fence. Use it for work that should be done once most of the time. */
+ * while those servers keep their data and clocks run at about one speed. A server that restarts
+ * without its data, or a clock that jumps, may give one lock to two holders. Nothing stops a holder
+ * that sleeps past its lease: numbers of different servers cannot be compared, so there is no
+ * fence. Use it for work that should be done once most of the time. */
 
 enum {
     SERVERS_MIN = 3,
@@ -42,7 +43,7 @@ struct connections {
 
 /* The answers of the servers to one call. */
 struct votes {
-    const char *silent_place; /* of the first server that did not answer; NULL: all did */
+    const char *silent_place; /* of the first server that did not answer; NULL: all answered */
     size_t yes, no, silent;
     int64_t left_ms; /* the shortest remaining lease that refusing servers report; -1: unknown */
 };
@@ -101,9 +102,9 @@ static struct connections *connections_take(struct redlock *redlock)
     return connections ? connections : connections_new(redlock);
 }
 
-/* why_answers_are_owed: a round does not wait for the last server, so that one dead server costs
- * nothing. Its answers come later and are read then; where too many are due, a new connection is
- * cheaper than to wait for them. */
+/* why_answers_are_owed: a round does not wait for the last server, so one dead server costs
+ * nothing. Late answers are read when they come; when too many are due, a new connection is cheaper
+ * than the wait for them. */
 static void connections_give(struct redlock *redlock, struct connections *connections)
 {
     bool kept = true;
@@ -146,7 +147,7 @@ static struct redlock *redlock_new(const struct lock_core *core, size_t count)
     }
     redlock->quorum = count / 2 + 1;
     strcpy(redlock->prefix, core->options.prefix);
-    /* The time that the round takes is lost for the holder: most of the lease must be left. */
+    /* The holder loses the time that the round takes: most of the lease must be left. */
     int part_ms = core->options.lease_ms / LEASE_PART;
     part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
     redlock->timeout_ms = core->options.timeout_ms < part_ms ? core->options.timeout_ms : part_ms;
@@ -183,7 +184,7 @@ static enum seclock_result redlock_open(struct lock_core *core, const char *serv
     struct redlock *redlock = redlock_new(core, count);
     if (!redlock)
         return lock_fail(SECLOCK_FAILED, "out of memory");
-    redlock->idle = connections_new(redlock); /* finds out whether the URLs are right */
+    redlock->idle = connections_new(redlock); /* checks the URLs */
     redlock->idle_count = redlock->idle != NULL;
     if (!redlock->idle) {
         redlock_close(redlock);
@@ -205,11 +206,11 @@ static void redlock_forget(void *self)
 
 /* ---- votes ---- */
 
-/* False, with the reason in seclock_error, when two of the connections lead to one database of one
- * server, which would then have two votes.
+/* False, with the reason in seclock_error, when two connections lead to one database of one server,
+ * which would then have two votes.
  *
- * why_by_connections: the URLs of one server may differ in their text. The addresses to which the
- * connections lead do not, and to compare them costs no look-up of names. */
+ * why_by_connections: the URLs of one server may differ in their text. The peer addresses of the
+ * connections do not, and comparing them needs no look-up of names. */
 static bool servers_distinct(const struct redlock *redlock, const struct connections *connections)
 {
     struct sockaddr_storage peers[SCRIPT_EACH_MAX] = {0};
@@ -230,9 +231,9 @@ static bool servers_distinct(const struct redlock *redlock, const struct connect
     return true;
 }
 
-/* Sends the same call to all servers and waits until `enough` have answered with 1 or `wait_ms`
- * have passed: waiting for the slowest server would cost the holder lease for nothing. Each
- * server's answer is in `calls` (SCRIPT_EACH_MAX). */
+/* Sends one call to all servers and waits until `enough` have answered with 1 or `wait_ms` have
+ * passed: a wait for the slowest server would only cost the holder lease. Each server's answer is
+ * in `calls` (SCRIPT_EACH_MAX). */
 static struct votes ask_all(const struct redlock *redlock, struct connections *connections,
                             const struct script_call *call, struct script_call *calls,
                             size_t enough, int wait_ms)
@@ -274,7 +275,8 @@ static void call_begin(const struct redlock *redlock, struct script_call *call, 
     script_text(call, handle->request);
 }
 
-/* SECLOCK_OK by a majority, `no` when no majority is possible any more, otherwise not known. */
+/* SECLOCK_OK by a majority, `no` when no majority is possible any more, otherwise
+ * SECLOCK_UNKNOWN. */
 static enum seclock_result verdict(const struct redlock *redlock, const struct votes *votes,
                                    enum seclock_result no)
 {
@@ -288,7 +290,7 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
                      votes->silent, count, redlock->timeout_ms, votes->silent_place);
 }
 
-/* Also after a try without a majority, on the same connections: a server that carries out the
+/* Runs also after a try without a majority, on the same connections: a server that carries out the
  * acquisition late then carries out this release after it. Only a real release is remembered, for
  * its repeat. */
 static struct votes release_all(const struct redlock *redlock, struct connections *connections,
@@ -306,8 +308,8 @@ static struct votes release_all(const struct redlock *redlock, struct connection
 
 /* ---- acquire ---- */
 
-/* The result of a try. A try without a majority leaves nothing on the servers, and the caller never
- * held the lock: so the outcome is never in doubt. */
+/* Returns the result of a try. A try without a majority leaves nothing on the servers, and the
+ * caller never held the lock, so the outcome is never in doubt. */
 static enum seclock_result acquired(const struct redlock *redlock, const struct votes *votes)
 {
     enum seclock_result result = verdict(redlock, votes, SECLOCK_BUSY);
@@ -376,7 +378,8 @@ static enum seclock_result renew_one(const struct redlock *redlock, struct conne
     return result;
 }
 
-/* One hold after the other: pipelines over several servers would let a slow one delay all holds. */
+/* Renews one hold after the other: in pipelines over several servers a slow one would delay all
+ * holds. */
 static void redlock_renew(void *self, struct seclock_handle *const *handles, size_t count,
                           enum seclock_result *results_out)
 {
@@ -412,8 +415,8 @@ struct view {
 };
 
 /* Asks each server about the lock, by GET, or deletes it there, by DEL. SECLOCK_OK: a majority has
- * answered. The connections are new, because plain commands must not meet replies that are owed on
- * the others. */
+ * answered. Opens new connections, because plain commands must not meet replies that are due on the
+ * others. */
 static enum seclock_result ask_views(struct redlock *redlock, const char *name, const char *verb,
                                      struct view views_out[SCRIPT_EACH_MAX])
 {
@@ -442,7 +445,7 @@ static enum seclock_result ask_views(struct redlock *redlock, const char *name, 
     return lock_fail(SECLOCK_FAILED, "%zu of %zu servers answered", answered, redlock->count);
 }
 
-/* The holder is what a majority agrees on; the hold ends when the majority does. */
+/* The holder is the one that a majority agrees on; the hold ends when the majority's does. */
 static enum seclock_result redlock_status(const struct lock_driver *driver, void *self,
                                           const char *name, struct seclock_status *status_out)
 {

@@ -1,4 +1,4 @@
-/* One Redis server as all threads of a client share it. */
+/* Shares one Redis server among all threads of a client. */
 #include "lock/redis/server.h"
 
 #include <assert.h>
@@ -76,9 +76,9 @@ void redis_server_close(struct redis_server **server)
     free(old);
 }
 
-/* Only the child runs this, and no other thread exists there: no mutex is needed. The fork has
- * waited for the list to be whole; connections that were lent stay open, as their threads may have
- * been changing them. */
+/* Only the child runs this, where no other thread exists, so it needs no mutex. The fork has waited
+ * for the list to be whole; lent connections stay open, because their threads may have been
+ * changing them. */
 void redis_server_forget(struct redis_server *server)
 {
     waiter_hub_forget(server->waiters);
@@ -102,7 +102,7 @@ struct redis *redis_server_take(struct redis_server *server)
     return redis;
 }
 
-/* A connection in a bad state is kept as well: it reconnects when next used. */
+/* Keeps a connection in a bad state as well: it reconnects when next used. */
 void redis_server_give(struct redis_server *server, struct redis *redis)
 {
     assert(redis);
@@ -157,7 +157,7 @@ void redis_server_begin(const struct redis_server *server, struct script_call *c
 
 /* ---- calls ---- */
 
-/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
+/* Sends unanswered calls once more, unchanged: the script recognises the request and repeats its
  * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
@@ -173,9 +173,9 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
             calls[i].result = REDIS_UNKNOWN; /* the server may have executed it the first time */
 }
 
-/* The timeout of the connection is set for these calls only, and set back before it is lent again.
- * With a limit, there is no time left after a silent server to send anything again. Without memory
- * for a connection the calls have certainly failed. */
+/* Sets the connection's timeout for these calls only, and restores it before the connection is lent
+ * again. With a limit, a silent server leaves no time to send anything again. Without memory for a
+ * connection the calls have certainly failed. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       int limit_ms, enum redis_server_way way)
 {

@@ -1,5 +1,5 @@
-/* Private to lock/: one Redis server as all threads of a client share it: a pool of connections,
- * one subscriber (waiter.h), and the calls that are sent to it. */
+/* Private to lock/: one Redis server, shared by all threads of a client: a pool of connections, one
+ * subscriber (waiter.h), and the calls that are sent to it. */
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 
@@ -26,16 +26,16 @@ struct waiter_hub *redis_server_waiters(struct redis_server *server);
 struct redis *redis_server_take(struct redis_server *server);
 void redis_server_give(struct redis_server *server, struct redis *redis);
 
-/* Keeps why the connection's last call failed, and which server that was, for seclock_error. */
+/* Keeps the reason why the connection's last call failed, and the server, for seclock_error. */
 void redis_server_failed(const struct redis_server *server, const struct redis *redis);
 
 /* Writes the key prefix{name}:field, as lock_redis_key does. */
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);
 
-/* Begins a call on a lock. `keys` are fields with a space between, of the keys prefix{name}:field;
- * "~" is the key that remembers the release of the request: that of a hold, for a repeat, and that
- * of a request which had none, so that it acquires nothing should it come later. */
+/* Begins a call on a lock. `keys` are fields with a space between, of the keys prefix{name}:field.
+ * "~" is the key that remembers the release of the request: of a hold, for a repeat, and of a
+ * request without a hold, so that it acquires nothing if it comes later. */
 void redis_server_begin(const struct redis_server *server, struct script_call *call_out,
                         enum script_id id, const char *name, const char *request, const char *keys);
 
@@ -46,20 +46,20 @@ enum redis_server_way {
     SERVER_ONCE,       /* one call, whose script does not recognise a repeat */
 };
 
-/* Runs the calls in one pipeline over a lent connection. Calls left REDIS_UNKNOWN are sent once
- * more over a new connection, because the scripts recognise their request. `limit_ms` bounds each
- * wait, and nothing is sent again after it; 0: only the server's time-out counts. The last error
- * goes to lock_set_error. */
+/* Runs the calls in one pipeline over a lent connection. Sends calls left REDIS_UNKNOWN once more
+ * over a new connection, because the scripts recognise their request. `limit_ms` bounds each wait,
+ * and nothing is sent again after it; 0: only the server's time-out counts. The last error goes to
+ * lock_set_error. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       int limit_ms, enum redis_server_way way);
 
-/* The outcome of a call: SECLOCK_OK: answered, and the first number is 1; `no`: the first number is
- * another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
+/* Returns the outcome of a call. SECLOCK_OK: answered, and the first number is 1; `no`: the first
+ * number is another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
 enum seclock_result redis_server_answer(const struct script_call *call, enum seclock_result no);
 
-/* Runs plain commands that may be repeated, and again when one of them was not answered, which
- * `repeated_out` (may be NULL) tells. SECLOCK_OK when all are answered, SECLOCK_FAILED or
- * SECLOCK_UNKNOWN as the last sending says. The caller clears them in any case. */
+/* Runs plain commands that may be repeated, and runs them again when one of them was not answered
+ * (then `repeated_out`, may be NULL, is true). SECLOCK_OK when all are answered, else
+ * SECLOCK_FAILED or SECLOCK_UNKNOWN by the last sending. The caller clears them in any case. */
 enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
                                           size_t count, bool *repeated_out);
 

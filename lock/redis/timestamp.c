@@ -1,6 +1,6 @@
-/* The timestamp lock: the classic lock of older clients, whose value is the time at which it
- * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
- * and MULTI. It needs no server scripts. Each change takes two round trips:
+/* Implements the timestamp lock: the classic lock of older clients, whose value is its expiry time,
+ * made correct by the server's clock, the holder's token, and changes only by WATCH and MULTI. It
+ * needs no server scripts. Each change takes two round trips:
  *
  *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
  *
@@ -21,7 +21,7 @@ enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
 /* The answers of the first round trip. */
 struct seen {
-    int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
+    int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds the lock */
     bool mine, released; /* this request's token holds it, or was the last to release it */
     bool unheld;         /* this request was released when it held nothing */
     int64_t now_us;      /* by the server's clock */
@@ -33,7 +33,7 @@ struct attempt {
     const struct redis_server *server;
     struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
-    bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
+    bool doubtful; /* a change was not answered (a look leaves no doubt) */
 };
 
 static enum seclock_result result_of(const struct attempt *attempt, const struct command *commands,
@@ -47,9 +47,10 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
     return SECLOCK_OK;
 }
 
-/* UNWATCH first: an earlier round may have ended without EXEC. Only an acquisition watches the
- * fence, since it alone sets it: other kinds of lock of the same name share that key. It also
- * watches for its own release, which may come before a change that is under way for long. */
+/* Sends UNWATCH first, because an earlier round may have ended without EXEC. Only an acquisition
+ * watches the fence, since it alone sets it, and other kinds of lock of this name share that key.
+ * It also watches for its own release, which may come before a change that is under way for
+ * long. */
 static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
@@ -78,8 +79,8 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
     return result;
 }
 
-/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed, or a cluster moves its
- * slot. */
+/* Runs commands that end in EXEC. SECLOCK_BUSY: refused, because a watched key has changed, or a
+ * cluster moves its slot. */
 static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
 {
     assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
@@ -93,7 +94,7 @@ static enum seclock_result change(struct attempt *attempt, struct command *comma
     return result;
 }
 
-/* Does for a full server what a refused transaction would have done; a lease of 0 releases. */
+/* Makes by script the change that a full server refused as a transaction; a lease of 0 releases. */
 static enum seclock_result change_by_script(struct attempt *attempt,
                                             const struct seclock_handle *handle, int lease_ms)
 {
@@ -112,14 +113,14 @@ static enum seclock_result change_by_script(struct attempt *attempt,
     return result;
 }
 
-/* True when the server refused the transaction because it refused one of its commands: it is full.
- * */
+/* True when the server aborted the transaction because it refused one of its commands: it is
+ * full. */
 static bool was_aborted(const struct attempt *attempt, enum seclock_result result)
 {
     return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
 }
 
-/* With a fence of 0 the stored one stays as it is. */
+/* Writes the lock; with a fence of 0 the stored one stays. */
 static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
                                       const struct seen *seen, int64_t fence)
 {
@@ -141,8 +142,7 @@ static enum seclock_result write_lock(struct attempt *attempt, const struct secl
     return change(attempt, commands, 4);
 }
 
-/* A lock whose time is over is taken as if it were free: its expiry in Redis is only the
- * backstop. */
+/* Treats a lock whose time is over as free: its expiry in Redis is only the backstop. */
 static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
@@ -189,8 +189,8 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
                                         : result;
 }
 
-/* Keeps a request that is released without a hold, so that it acquires nothing should it still be
- * on its way: the scripts of other kinds do so as well. */
+/* Keeps a request that is released without a hold, as the scripts of other kinds do, so that it
+ * acquires nothing if it is still on its way. */
 static enum seclock_result keep_unheld(struct attempt *attempt, const struct seclock_handle *handle)
 {
     assert(attempt->redis);
@@ -205,8 +205,8 @@ static enum seclock_result keep_unheld(struct attempt *attempt, const struct sec
     return result == SECLOCK_OK ? SECLOCK_LOST : result;
 }
 
-/* The lock and the memory of its release change in one transaction, so that a repeat finds one
- * of the two. */
+/* Changes the lock and the memory of its release in one transaction, so that a repeat finds one of
+ * the two. */
 static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
 {
     assert(attempt->redis);
@@ -232,8 +232,8 @@ static enum seclock_result release_once(struct attempt *attempt, struct seclock_
     return was_aborted(attempt, result) ? change_by_script(attempt, handle, 0) : result;
 }
 
-/* Repeats a change when another client was in between, or when an answer was lost: the token in the
- * value tells whether the change has been done. */
+/* Repeats a change after another client's change, or after a lost answer: the token in the value
+ * tells whether the change is done. */
 static enum seclock_result repeat(void *self, struct seclock_handle *handle,
                                   enum seclock_result (*once)(struct attempt *attempt,
                                                               struct seclock_handle *handle))

@@ -1,11 +1,11 @@
-/* Waiting for messages: one subscriber connection, read by one of the waiting threads for all.
+/* Waits for messages over one subscriber connection, which one waiting thread reads for all.
  *
  *   server ──► connection ──► the leading thread ──► its own wake-up, or
  *                                                └─► the eventfd of another waiter
  *
  * why_a_waiter_leads: a thread for the connection would have to be woken for each message, and then
  * wake the waiter: two switches between a release and the next holder. A leader that reads its own
- * message needs one. When it leaves, it signals another waiter, which leads from then on.
+ * message needs one. When it leaves, it signals another waiter, which then leads.
  *
  * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
  * reads. */
@@ -42,7 +42,7 @@ struct waiter {
     TAILQ_ENTRY(waiter) on_hub;     /* of all channels */
     int event_fd;
     bool woken;
-    bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
+    bool owes;     /* it was woken and has not slept since: it tries, or has left */
     bool sleeping; /* in poll(2), so that only a signal reaches it */
     bool signalled;
 };
@@ -63,7 +63,7 @@ struct waiter_hub {
     int timeout_ms;
     bool online;              /* connected, and a SUBSCRIBE sent for every channel */
     uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
-    int64_t silent_ms;        /* since when the server owes an answer to one, if it does */
+    int64_t silent_ms;        /* since when an answer is due, if one is */
     struct waiter *leader;
     struct waiters all;
     LIST_HEAD(bucket, channel) buckets[BUCKETS];
@@ -101,7 +101,8 @@ void waiter_hub_close(struct waiter_hub **hub)
     free(old);
 }
 
-/* A leader that was connecting at the fork may have been changing the connection, which stays. */
+/* Leaves the connection alone: a leader that was connecting at the fork may have been changing
+ * it. */
 void waiter_hub_forget(struct waiter_hub *hub)
 {
     const struct waiter *w;
@@ -126,7 +127,7 @@ static void clear_signal(struct waiter *waiter)
 {
     uint64_t signals;
     if (waiter->signalled && read(waiter->event_fd, &signals, sizeof signals) < 0)
-        signals = 0; /* nothing to read: another look at the state costs little */
+        signals = 0; /* nothing to read: another look costs little */
     waiter->signalled = false;
 }
 
@@ -137,8 +138,8 @@ static void wake(struct waiter *waiter)
     waiter->woken = true;
 }
 
-/* In the order of arrival, from `first` on; waiters that a message has woken already do not
- * count. */
+/* Wakes waiters in the order of arrival, from `first` on; those that a message has already woken do
+ * not count. */
 static void wake_some(struct waiter *first, long count)
 {
     for (struct waiter *w = first; w && count > 0; w = TAILQ_NEXT(w, on_channel))
@@ -148,8 +149,8 @@ static void wake_some(struct waiter *first, long count)
         }
 }
 
-/* The connection is lost, or never answered, and messages with it: so every waiter wakes and tries.
- * The answers to the next subscriptions will wake them once more. */
+/* Wakes every waiter to try, because the connection is lost or never answered, and messages with
+ * it. The answers to the next subscriptions will wake them once more. */
 static void hub_lost(struct waiter_hub *hub)
 {
     struct waiter *w;
@@ -199,7 +200,7 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     return channel;
 }
 
-/* The last waiter of a channel unsubscribes, at once: a busy server should not write messages
+/* Unsubscribes a channel as soon as its last waiter leaves: a busy server should not write messages
  * that nobody reads. */
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
@@ -270,8 +271,8 @@ static void lead_connect(struct waiter_hub *hub)
                 channel_subscribe(hub, c);
 }
 
-/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not
- * answered a SUBSCRIBE in time. */
+/* Returns the socket to sleep on, or -1. Reconnects when the connection is lost or has not answered
+ * a SUBSCRIBE in time. */
 static int lead_socket(struct waiter_hub *hub)
 {
     assert(hub->leader);
@@ -310,8 +311,8 @@ static void waiter_free(struct waiter *waiter)
     free(waiter);
 }
 
-/* The descriptor is opened and closed with the mutex held, so that a child of fork knows of it. A
- * waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
+/* Opens and closes the descriptor with the mutex held, so that a child of fork knows of it. A
+ * waiter that joins a channel with a subscription in force begins woken: it looks at once. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
 {
     assert(strlen(name) < CHANNEL_MAX);
@@ -390,8 +391,8 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     return woken;
 }
 
-/* Only to later ones: those before had their turn, and two who pass to each other would never
- * sleep. */
+/* Passes only to later waiters: earlier ones had their turn, and two that pass to each other would
+ * never sleep. */
 void waiter_pass(struct waiter *waiter)
 {
     assert(!waiter->sleeping);

@@ -1,6 +1,6 @@
 /* Private to lock/: the threads of a client that wait for messages of one Redis server, over one
  * subscriber connection. No thread serves that connection: one of the waiting threads reads for
- * all, and hands that over when it goes. */
+ * all, and hands over when it leaves. */
 #ifndef LOCK_REDIS_WAITER_H
 #define LOCK_REDIS_WAITER_H
 
@@ -20,8 +20,8 @@ void waiter_hub_close(struct waiter_hub **hub);
 void waiter_hub_forget(struct waiter_hub *hub);
 
 /* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
- * waiter_sleep returns as soon as the subscription is in force; the caller then looks whether the
- * event has come before. NULL: no memory or descriptors; the caller has to poll. */
+ * waiter_sleep returns as soon as the subscription is in force; the caller then checks whether the
+ * event came before. NULL: no memory or descriptors; the caller has to poll. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 
 /* Sleeps up to `wait_ms`, or until cancel_fd (if > 0) is readable. True when woken: by a message
@@ -29,12 +29,12 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
  * the subscription, or because messages may have been missed. */
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
-/* If the last sleep ended by a wake-up, passes that on to the next waiter of the channel that came
- * later: what was released is not enough for the caller, but may be for that one. */
+/* If the last sleep ended by a wake-up, passes the wake-up on to the channel's next later waiter:
+ * what was released is not enough for the caller, but may be for that one. */
 void waiter_pass(struct waiter *waiter);
 
-/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter
- * of the channel, and so does the last one unless the caller is `content`: has got what it waited
+/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the channel's
+ * next waiter, and so does the last one unless the caller is `content`, having got what it waited
  * for. */
 void waiter_leave(struct waiter **waiter, bool content);
 

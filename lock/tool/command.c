@@ -1,4 +1,4 @@
-/* Runs the command of seclock: its descriptors, its signals, its end. */
+/* Runs the command of seclock, with its descriptors and signals, and ends it. */
 #include "lock/tool/command.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 enum { DESCRIPTORS_MAX = 1024 }; /* the greatest inherited one that is noticed */
 
-/* The command as it runs. */
+/* The running command. */
 struct run {
     const struct settings *settings;
     pid_t pid;
@@ -43,8 +43,8 @@ void say(const struct settings *settings, const char *format, ...)
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/* Not those that the caller of seclock wants ignored (nohup). The descriptor also cancels the wait
- * for the lock, which the end of a child must not. */
+/* Leaves out signals that the caller of seclock ignores (nohup). The descriptor also cancels the
+ * wait for the lock, which the end of a child must not. */
 void inbox_open(struct inbox *inbox_out)
 {
     sigemptyset(&inbox_out->set);
@@ -54,7 +54,7 @@ void inbox_open(struct inbox *inbox_out)
         if (action.sa_handler != SIG_IGN)
             sigaddset(&inbox_out->set, forwarded[i]);
     }
-    signal(SIGCHLD, SIG_DFL); /* were it ignored, the command's status would be lost */
+    signal(SIGCHLD, SIG_DFL); /* if ignored, the command's status would be lost */
     sigset_t blocked = inbox_out->set;
     sigaddset(&blocked, SIGCHLD);
     sigprocmask(SIG_BLOCK, &blocked, &inbox_out->mask);
@@ -82,7 +82,8 @@ static void signal_command(const struct run *run, int number)
     kill(run->own_group ? -run->pid : run->pid, number);
 }
 
-/* A signal from the terminal has reached the command already if that shares our process group. */
+/* Skips a signal from the terminal if the command shares our process group and so has it
+ * already. */
 static void forward_signals(const struct run *run, int signals)
 {
     struct signalfd_siginfo info;
@@ -110,7 +111,8 @@ static void close_own(int but)
 
 /* ---- the command ---- */
 
-/* In the child. If seclock is killed, nobody renews the lock: then the kernel ends the command. */
+/* Runs in the child. If seclock is killed, nobody renews the lock, so the kernel ends the
+ * command. */
 static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,
                                      int report)
 {
@@ -167,7 +169,7 @@ static void end_lost(struct run *run)
     signal_command(run, SIGCONT); /* a stopped command would not act on it */
 }
 
-/* How long poll may sleep; kills a command whose grace is over. */
+/* Returns how long poll may sleep; kills a command whose grace is over. */
 static int grace_left_ms(struct run *run)
 {
     if (run->kill_at_ns == 0)

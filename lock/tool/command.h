@@ -9,7 +9,7 @@
 
 enum { SERVERS_MAX = 32 };
 
-/* Our own codes are those of sysexits.h, env(1) and timeout(1); any other code is the command's. */
+/* Our own codes are from sysexits.h, env(1) and timeout(1); any other code is the command's. */
 enum exit_code {
     EXIT_HELD = 0,
     EXIT_FREE = 1, /* status, break: nobody holds the lock */
@@ -29,7 +29,7 @@ struct settings {
     size_t server_count;
     const char *prefix;
     const char *kind_name;
-    bool kind_is_said; /* by any option, not guessed from the servers */
+    bool kind_is_said; /* by an option, not guessed from the servers */
     const char *fence_env;
     enum seclock_kind kind;
     enum seclock_mode mode;
@@ -48,7 +48,7 @@ void say(const struct settings *settings, const char *format, ...)
 struct inbox {
     int signals;
     sigset_t set;
-    sigset_t mask; /* as it was before: the command's */
+    sigset_t mask; /* the former mask, which the command gets */
 };
 
 /* Remembers the inherited descriptors, which the command gets. Call it before opening any other. */
@@ -61,8 +61,8 @@ void inbox_open(struct inbox *inbox_out);
 /* Ends the program by the signal that came while it waited; returns an exit code if that fails. */
 enum exit_code inbox_die(const struct inbox *inbox);
 
-/* Runs the command to its end, and ends it once `lost` is readable, which `lost_out` tells. Returns
- * the command's exit code, or that for a command that cannot run. */
+/* Runs the command to its end, and ends it once `lost` is readable (then `lost_out` is true).
+ * Returns the command's exit code, or the code for a command that cannot run. */
 int run_command(const struct settings *settings, const struct inbox *inbox, int lost,
                 bool *lost_out);
 

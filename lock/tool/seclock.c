@@ -60,7 +60,7 @@ __attribute__((format(printf, 1, 2))) static _Noreturn void usage_error(const ch
     exit(EXIT_USAGE);
 }
 
-/* 10, 1.5, 500ms, 10s, 2m, 1h: as ms. */
+/* Returns 10, 1.5, 500ms, 10s, 2m or 1h in ms. */
 static int parse_time(const char *option, const char *text)
 {
     static const struct {
@@ -179,7 +179,7 @@ static void parse_options(struct settings *settings, int argc, char **argv)
         take_option(settings, option, optarg);
 }
 
-/* NAME -- COMMAND..., status NAME or break NAME. A lock may have the name "status", too. */
+/* Parses NAME -- COMMAND..., status NAME or break NAME. A lock may have the name "status", too. */
 static void parse_operands(struct settings *settings, int count, char **operands)
 {
     if (count >= 2 && strcmp(operands[1], "--") == 0) {
@@ -195,7 +195,7 @@ static void parse_operands(struct settings *settings, int count, char **operands
     settings->name = operands[1];
 }
 
-/* The safest kind that needs no further words: several Redis servers mean a majority. */
+/* Returns the safest kind that needs no further options: several Redis servers mean a majority. */
 static enum seclock_kind kind_by_server(const struct settings *settings)
 {
     assert(settings->server_count > 0);
@@ -210,7 +210,7 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
     return settings->server_count > 1 ? SECLOCK_KIND_RED : SECLOCK_KIND_SIMPLE;
 }
 
-/* Checks what depends on several options, once all of them are known. */
+/* Checks options that depend on each other, once all of them are known. */
 static void settle_kind(struct settings *settings)
 {
     if (settings->server_count == 0)
@@ -271,7 +271,7 @@ static enum exit_code exit_code_of(enum seclock_result result)
     }
 }
 
-/* Asks anew, so that the holder may be another by now, or none. */
+/* Says who holds the lock now, which may be another holder by now, or nobody. */
 static void say_holder(const struct settings *settings, struct seclock_client *client)
 {
     struct seclock_status status = SECLOCK_STATUS();
@@ -291,8 +291,8 @@ static void say_holder(const struct settings *settings, struct seclock_client *c
     say(settings, "%s: held by %s%s", settings->name, who, left);
 }
 
-/* Says why a call failed, and of a lock that is busy for whom and for how long; `client` may be
- * NULL. The exit code for it. */
+/* Says why a call failed, and for a busy lock who holds it and for how long; `client` may be NULL.
+ * Returns the exit code. */
 static enum exit_code failed(const struct settings *settings, struct seclock_client *client,
                              enum seclock_result result)
 {
@@ -362,7 +362,8 @@ static enum seclock_result find_held(const struct settings *settings, struct sec
     return SECLOCK_OK;
 }
 
-/* Without a kind, all locks of that name that are held; when none is, the one of the usual kind. */
+/* Shows, without a kind, all held locks of that name; if none is held, the one of the usual
+ * kind. */
 static enum exit_code show_status(const struct settings *settings, struct seclock_client *client)
 {
     struct seclock_status status;
@@ -385,7 +386,7 @@ static enum exit_code show_status(const struct settings *settings, struct secloc
     return shown > 0 ? EXIT_HELD : EXIT_FREE;
 }
 
-/* Breaks no lock of a kind that the user has not named, but says which there is. */
+/* Breaks no lock of a kind that the user has not named, but says which locks there are. */
 static enum exit_code break_lock(const struct settings *settings, struct seclock_client *client)
 {
     assert(settings->breaks && !settings->command);
@@ -413,8 +414,8 @@ static void on_lost(struct seclock_handle *handle, void *context)
     eventfd_write(*(int *)context, 1);
 }
 
-/* A seclock around this one may have set the variable for another lock: so a lock without a fence
- * takes it away. */
+/* Unsets the variable for a lock without a fence, because an outer seclock may have set it for
+ * another lock. */
 static void tell_fence(const struct settings *settings, const struct seclock_handle *handle)
 {
     char fence[24];
@@ -425,8 +426,7 @@ static void tell_fence(const struct settings *settings, const struct seclock_han
         unsetenv(settings->fence_env);
 }
 
-/* A command that has ended by itself may still have run without the lock: only the release
- * tells. */
+/* Only the release tells whether a command that ended by itself has run without the lock. */
 static int run_holding(const struct settings *settings, struct seclock_handle *handle,
                        const struct inbox *inbox, int lost)
 {
@@ -500,7 +500,7 @@ int main(int argc, char **argv)
     struct settings settings;
     run_note_inherited();
     settings_read(&settings, argc, argv);
-    /* One request must leave most of the lease, and not let the user wait long. */
+    /* One request must leave most of the lease, and must not let the user wait long. */
     int fifth_ms = settings.lease_ms / 5;
     struct seclock_options options =
         SECLOCK_OPTIONS(.servers = settings.servers, .prefix = settings.prefix,

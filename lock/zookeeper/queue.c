@@ -1,4 +1,4 @@
-/* The queue lock on ZooKeeper: first come, first served, by ephemeral sequential nodes. */
+/* Locks by a queue of ephemeral sequential nodes on ZooKeeper: first come, first served. */
 #include "lock/client.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
@@ -17,15 +17,15 @@
 #include "lock/watchdog.h"
 #include "lock/zookeeper/session.h"
 
-/* the_queue: a lock is a container node. Whoever wants the lock makes a child of it that ends with
- * the session of its maker. The maker of the child with the lowest sequence number is the holder;
- * every other one watches the child before its own, so that a release wakes one waiter. The fence
- * is the czxid of the holder's child. When a make is not answered, the request's id in the name of
- * the child finds it.
+/* the_queue: a lock is a container node. Each caller that wants the lock makes a child of it that
+ * ends with the caller's session. The maker of the child with the lowest sequence number is the
+ * holder; every other one watches the child before its own, so that a release wakes one waiter. The
+ * fence is the czxid of the holder's child. When a make is not answered, the request's id in the
+ * child's name finds the child.
  *
  * why_two_thirds: a hold is as good as its session, which the server ends when it has heard nothing
- * for the session's time-out. The server counts that from when it got the last packet, which is
- * later than when we sent it. Two thirds of the time-out, counted from the sending of an answered
+ * for the session's time-out. The server counts that from the arrival of the last packet, which is
+ * later than our sending. Two thirds of the time-out, counted from the sending of an answered
  * request, is the lease of every hold. */
 
 /* A lock is a directory under ROOT; a request makes the child REQUEST-lock-SEQUENCE in it. */
@@ -34,7 +34,7 @@
 
 enum {
     DIRECTORY_MAX = 400, /* bytes of a directory's path */
-    CHILD_MAX = 100,     /* of a child's name */
+    CHILD_MAX = 100,     /* bytes of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
 };
@@ -47,12 +47,12 @@ struct queue {
     LIST_HEAD(, queue_hold) holds;
 };
 
-/* A node in the queue of a lock, which every waiter and the holder make. One thread at a time uses
+/* A node in the queue of a lock; every waiter and the holder make one. One thread at a time uses
  * it. */
 struct node {
     struct queue *queue;
-    struct zk_session *session;          /* NULL: none yet, or it was given up */
-    const struct seclock_handle *handle; /* bounds its requests in time; NULL: none any more */
+    struct zk_session *session;          /* NULL: not opened yet, or given up */
+    const struct seclock_handle *handle; /* bounds its requests in time; NULL: no longer */
     char directory[ZK_PATH_MAX];
     char path[ZK_PATH_MAX]; /* empty: not known to exist */
     int64_t czxid;
@@ -63,7 +63,7 @@ struct node {
     struct zk_watch watch;
     int holds; /* of its owner; 0 while it waits */
     char owner[SECLOCK_TOKEN_MAX];
-    char request[SECLOCK_TOKEN_MAX]; /* the one that made it */
+    char request[SECLOCK_TOKEN_MAX]; /* the request that made it */
 };
 
 /* A handle with its node, so that events of the session find the handle. */
@@ -87,8 +87,8 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
-/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The
- * dot between them stands in neither, as both are encoded. */
+/* Writes prefix and name as one part of the path: a prefix with a slash makes no further directory.
+ * Both are encoded, so neither has the dot that stands between them. */
 static void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
@@ -108,7 +108,7 @@ static void child_path(const char *directory, const char *child, char path_out[Z
     snprintf(path_out, ZK_PATH_MAX, "%.*s/%.*s", DIRECTORY_MAX, directory, CHILD_MAX, child);
 }
 
-/* The child that a request has made; NULL: none. */
+/* Returns the child that a request has made; NULL: not found. */
 static const char *child_of_request(const struct zk_answer *names, const char *request)
 {
     size_t length = strlen(request);
@@ -125,7 +125,7 @@ static const char *child_of_request(const struct zk_answer *names, const char *r
  * zero after the greatest number, so the comparison is on a circle. Others (3.8) give the greatest
  * number again and again: then the czxid decides, which takes a read of each such child. */
 
-/* The number that the server gave a child; false when it is no child of a lock. */
+/* Reads the number that the server gave a child; false when it is not a child of a lock. */
 static bool sequence_of(const char *name, int32_t *sequence_out)
 {
     /* Anybody may make children there; our names are never this long. */
@@ -134,13 +134,13 @@ static bool sequence_of(const char *name, int32_t *sequence_out)
     return separator != NULL;
 }
 
-/* On the circle of 32 bits. */
+/* Compares on the circle of 32 bits. */
 static bool comes_before(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
 }
 
-/* A request about the node, within the time of its handle's acquisition. */
+/* Sends a request about the node, within the time of its handle's acquisition. */
 static enum zk_result node_ask(const struct node *node, enum zk_ask ask, const char *path,
                                struct zk_answer *answer_out)
 {
@@ -157,7 +157,7 @@ struct position {
     int64_t czxid;
 };
 
-/* False when the child has gone, or no server answers: that sets the result. */
+/* False, with the result set, when the child has gone or no server answers. */
 static bool czxid_known(const struct node *node, struct position *position, enum zk_result *result)
 {
     assert(position->child);
@@ -187,8 +187,8 @@ static bool is_before(const struct node *node, struct position *a, struct positi
     return !czxid_known(node, b, result) || a->czxid < b->czxid;
 }
 
-/* The child right before `own`, the node's, or with NULL the first of all; NULL when there is none.
- * Reads nodes only where two have one number. */
+/* Finds the child right before `own`, the node's, or with NULL the first of all; NULL when there is
+ * none. Reads nodes only where two have one number. */
 static enum zk_result child_ahead(const struct node *node, const struct zk_answer *children,
                                   const char *own, const char **child_out)
 {
@@ -228,7 +228,7 @@ static void watch_stop(struct node *node)
     node->watching = false;
 }
 
-/* Drops the session, and with it the node if it was made in that: then the path means nothing. */
+/* Drops the session and, if it made the node, the node with it: then the path means nothing. */
 static void node_forget(struct node *node)
 {
     watch_stop(node);
@@ -245,8 +245,8 @@ static void node_delete_later(const struct node *node)
     zk_delete_later(node->session, node->directory, start);
 }
 
-/* Deletes the node. Without an answer it may live as long as the session, and would block the
- * queue: so the deletion is repeated when the connection is back. */
+/* Deletes the node. If that is not answered, the node may live as long as the session and block the
+ * queue, so the deletion is repeated when the connection is back. */
 static void node_leave(struct node *node)
 {
     watch_stop(node);
@@ -265,7 +265,7 @@ static void node_free(struct node *node)
     free(node);
 }
 
-/* A record without a node or a session yet; NULL: out of memory. */
+/* Makes a record without a node or a session yet; NULL: out of memory. */
 static struct node *node_new(struct queue *queue, const struct seclock_handle *handle)
 {
     struct node *node = calloc(1, sizeof *node);
@@ -279,7 +279,7 @@ static struct node *node_new(struct queue *queue, const struct seclock_handle *h
     return node;
 }
 
-/* Finds the node that an unanswered make may have left: adopts it, or ZK_NONE. A node of an earlier
+/* Finds and adopts the node that an unanswered make may have left, or ZK_NONE. A node of an earlier
  * session does not count, because it is about to go. */
 static enum zk_result node_find(struct node *node)
 {
@@ -307,8 +307,8 @@ static enum zk_result node_find(struct node *node)
     return result;
 }
 
-/* The directory may be missing, or the server has just deleted the empty one; the root may be
- * missing as well, on the first use of an ensemble. */
+/* Makes the child and, if missing, its directory, which the server may just have deleted because it
+ * was empty; on the first use of an ensemble, the root as well. */
 static enum zk_result make_child(struct node *node)
 {
     assert(node->session && node->path[0] == '\0');
@@ -361,10 +361,10 @@ static enum zk_result node_make(struct node *node)
     return result;
 }
 
-/* Watches the child ahead. ZK_NONE: that has just gone. */
+/* Watches the child ahead. ZK_NONE: that child has just gone. */
 static enum zk_result watch_start(struct node *node, const char *ahead)
 {
-    assert(node->session && strlen(ahead) < CHILD_MAX); /* sequence_of lets no longer one pass */
+    assert(node->session && strlen(ahead) < CHILD_MAX); /* sequence_of refuses longer ones */
     char path[ZK_PATH_MAX];
     child_path(node->directory, ahead, path);
     watch_stop(node);
@@ -372,8 +372,8 @@ static enum zk_result watch_start(struct node *node, const char *ahead)
     return node->watching ? node_ask(node, ZK_WATCH, path, NULL) : ZK_FAILED;
 }
 
-/* ZK_OK with `first_out` when the node is the first, else with a watch on the one ahead when
- * `watched`; ZK_NONE when the node itself has gone. */
+/* ZK_OK: sets `first_out` when the node is the first, else watches the one ahead if `watched`.
+ * ZK_NONE: the node itself has gone. */
 static enum zk_result node_look(struct node *node, bool watched, bool *first_out)
 {
     struct zk_answer children;
@@ -413,7 +413,7 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     LIST_INSERT_HEAD(&queue->holds, hold, in_list);
     handle->driver_data = hold;
     handle->waiting = NULL;
-    node->handle = NULL; /* which another hold of the node may outlive */
+    node->handle = NULL; /* another hold of the node may outlive it */
     pthread_mutex_unlock(&queue->mutex);
     handle->fence = (uint64_t)node->czxid;
     int session_ms = zk_session_ms(node->session) * 2 / 3;
@@ -422,7 +422,7 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     return SECLOCK_OK;
 }
 
-/* Takes a hold from its node, and gives the node to the caller after its last hold; else NULL. The
+/* Takes a hold from its node, and gives the node to the caller after the last hold; else NULL. The
  * mutex is held. */
 static struct node *hold_end(struct queue_hold *hold)
 {
@@ -435,7 +435,7 @@ static struct node *hold_end(struct queue_hold *hold)
 }
 
 /* True when a hold other than `leaving` still needs the node. A hold that is about to enter again
- * is counted, but not in the list yet. The mutex is held. */
+ * is counted, but not yet in the list. The mutex is held. */
 static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
 {
     assert(leaving->node->holds > 0);
@@ -449,7 +449,7 @@ static bool node_wanted(const struct queue *queue, const struct queue_hold *leav
 }
 
 /* why_a_lapse: the session goes on when a hold of a fixed lease has ended, and its node would keep
- * everybody out. The deletion is left to the session, because this must not wait. */
+ * everybody out. The session deletes the node later, because this function must not wait. */
 static void queue_lapse(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -578,8 +578,8 @@ static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_h
     return node_failure(node, result);
 }
 
-/* Any answered request renews the session; a read after a sync tells, in addition, whether the node
- * still exists. Once a request was not answered, the others would not be either. */
+/* Any answered request renews the session; a read after a sync also tells whether the node still
+ * exists. After one unanswered request the others would not be answered either. */
 static void queue_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {
@@ -616,7 +616,7 @@ static enum seclock_result delete_node(struct node *node)
 }
 
 /* True when the node goes with this hold; otherwise ends the hold, with its result. Of two holds
- * that are released at once this makes exactly one the last. */
+ * released at once exactly one is the last. */
 static bool release_begin(struct queue *queue, struct queue_hold *hold,
                           enum seclock_result *result_out)
 {
@@ -654,8 +654,8 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     return result;
 }
 
-/* A handle that is freed without a release: the deletion is left to the session, because nobody
- * waits for its answer. */
+/* Frees a handle without a release: the session deletes the node, because nobody waits for the
+ * answer. */
 static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -675,10 +675,10 @@ static void queue_drop(void *self, struct seclock_handle *handle)
         node_free(node);
 }
 
-/* Adds a hold to the node by which the same owner holds the lock already; SECLOCK_LOST: there is
- * none (any more). The server is asked, because the lease of the hold counts from its answer: it
- * may have heard nothing of the session for almost as long as that lasts. Not answered, the hold
- * does not begin. */
+/* Adds a hold to the node by which its owner already holds the lock; SECLOCK_LOST: there is no such
+ * node (any more). Asks the server, because the lease of the hold counts from its answer: it may
+ * have heard nothing of the session for almost that long. Without an answer the hold does not
+ * begin. */
 static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
@@ -708,7 +708,7 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-/* One try; handle->waiting keeps the node. */
+/* Tries once; handle->waiting keeps the node. */
 static enum seclock_result queue_try(struct seclock_handle *handle, struct node *node)
 {
     assert(handle->waiting == node && node->holds == 0);
@@ -725,8 +725,8 @@ static enum seclock_result queue_try(struct seclock_handle *handle, struct node 
     return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
-/* While the caller waits, handle->waiting keeps the node and its place in the queue; a single
- * try gives it up. */
+/* Keeps the node and its place in the queue in handle->waiting while the caller waits; a single try
+ * gives it up. */
 static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -754,8 +754,8 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     return result;
 }
 
-/* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
- * nobody does. `count_out` is the number of nodes. */
+/* Finds the first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE
+ * when nobody does. `count_out` is the number of nodes. */
 static enum zk_result find_holder(struct queue *queue, const char *name, struct node *node_out,
                                   size_t *count_out)
 {

@@ -1,4 +1,4 @@
-/* Sessions with a ZooKeeper ensemble, and the requests in them. */
+/* Opens and shares sessions with a ZooKeeper ensemble, and sends requests in them. */
 #include "lock/zookeeper/session.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
@@ -19,7 +19,7 @@
 /* why_not_to_resolve: by default the library looks its hosts up again before every action, in a
  * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that
  * nobody will ever unlock. So the library may look up only while it has no connection; then it
- * must, or it would come back to a server late. */
+ * must, or it would find a server late. */
 enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
 struct zk {
@@ -31,8 +31,8 @@ struct zk {
     struct zk_session *session;
 };
 
-/* It lives until its last user drops it, even when it has ended: the holder of a lock keeps the
- * session whose node the lock is. */
+/* A session lives until its last user drops it, even when it has ended: the holder of a lock keeps
+ * the session of the lock's node. */
 struct zk_session {
     zhandle_t *handle;
     pid_t pid;
@@ -96,7 +96,7 @@ struct removal {
 
 static void on_synced(int rc, const char *path, const void *data)
 {
-    (void)rc; /* were the connection lost, the next request would tell */
+    (void)rc; /* the next request would notice a lost connection */
     (void)path;
     (void)data;
 }
@@ -109,8 +109,8 @@ void zk_sync(struct zk_session *session, const char *path)
 
 static void removal_add(struct zk_session *session, struct removal *removal);
 
-/* After an error of the connection the removal waits for the next connection. Any other error would
- * come again: then the end of the session deletes the node. */
+/* A connection error leaves the removal to the next connection. Any other error would come again:
+ * then the end of the session deletes the node. */
 static void on_removed(int rc, const void *data)
 {
     struct removal *removal = (struct removal *)(uintptr_t)data;
@@ -138,8 +138,8 @@ static void on_removal_names(int rc, const struct String_vector *names, const vo
 }
 
 /* Asks for the nodes of all removals that are not under way. The sync in front makes a lagging
- * server show nodes that were made through another. What cannot even be sent is given up: it is no
- * lost connection. */
+ * server show nodes that were made through another. A request that cannot even be sent is given up:
+ * that is not a lost connection. */
 static void removals_start(struct zk_session *session)
 {
     for (;;) {
@@ -210,7 +210,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
         session->on_event(session->context, session);
 }
 
-/* By default the library writes its log to stderr. */
+/* Suppresses the library's log, which goes to stderr by default. */
 static void no_log(const char *message)
 {
     (void)message;
@@ -303,7 +303,7 @@ static struct zk_session *session_share(struct zk_session *session)
     return session;
 }
 
-/* The present session with one more user; NULL: none can be opened. */
+/* Returns the present session with one more user; NULL: no session can be opened. */
 static struct zk_session *session_present(struct zk *zk)
 {
     struct zk_session *ended = NULL;
@@ -355,7 +355,7 @@ void zk_session_drop(struct zk_session **session)
     struct zk_session *mine = *session;
     *session = NULL;
     if (!mine || mine->pid != getpid())
-        return; /* closed by a child of fork it would end for the parent as well */
+        return; /* a close by a child of fork would end it for the parent, too */
     pthread_mutex_lock(&mine->mutex);
     assert(mine->users > 0);
     bool last = --mine->users == 0;
@@ -391,9 +391,9 @@ const char *zk_session_error(struct zk_session *session)
 
 /* why_not_the_synchronous_calls: the library's synchronous calls wait as long as the library itself
  * waits for its server, up to two thirds of the session's time-out. The thread that renews locks
- * must not be kept that long. So every request is sent by the asynchronous call, and its answer
- * awaited here. A request that times out leaves its record to the library's thread, which frees it
- * when the answer comes. */
+ * must not wait that long. So every request goes by the asynchronous call, and its answer is
+ * awaited here. A timed-out request leaves its record to the library's thread, which frees it when
+ * the answer comes. */
 
 /* One request on its way. */
 struct request {
@@ -484,7 +484,7 @@ static void on_names(int rc, const struct String_vector *names, const void *data
     request_done(request, answer->count == count ? rc : ZSYSTEMERROR);
 }
 
-/* Every watcher gets the session's events as well, which say nothing about its node. */
+/* Ignores session events, which every watcher gets as well and which say nothing about its node. */
 static void on_node(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     struct zk_session *session = context;
@@ -534,8 +534,8 @@ static struct request *request_new(struct zk_session *session)
     return request;
 }
 
-/* A lost connection leaves open whether the request was carried out; a session that has expired
- * does not. */
+/* A lost connection leaves open whether the request was carried out; an expired session does
+ * not. */
 static enum zk_result result_of(int rc)
 {
     switch (rc) {

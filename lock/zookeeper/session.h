@@ -1,6 +1,6 @@
 /* Private to lock/zookeeper/: sessions with a ZooKeeper ensemble, and the requests in them.
  *
- * Each request is bounded in time. A session keeps for its users watches, and nodes that it still
+ * Each request is bounded in time. A session keeps watches for its users, and nodes that it still
  * has to delete. */
 #ifndef LOCK_ZOOKEEPER_SESSION_H
 #define LOCK_ZOOKEEPER_SESSION_H
@@ -12,7 +12,7 @@
 
 enum {
     ZK_PATH_MAX = 512, /* bytes of a path, with its NUL */
-    ZK_DATA_MAX = 128, /* of a node's data that are read */
+    ZK_DATA_MAX = 128, /* bytes of a node's data that are read */
 };
 
 enum zk_result {
@@ -23,14 +23,14 @@ enum zk_result {
     ZK_OVER,    /* the session has ended, and with it every node that it made */
 };
 
-/* Where the servers are, and the present session with them. Any thread may use it. */
+/* The servers' addresses, and the present session with them. Any thread may use it. */
 struct zk;
 
 struct zk_session; /* any thread may use it */
 
-/* `hosts` is host:port[,host:port...][/chroot]. Connects when first used. NULL: out of memory.
- * `on_event` is called, in a thread of the library, when a session is disconnected or over; it must
- * not wait for that session. */
+/* `hosts` is host:port[,host:port...][/chroot]. Connects when first used. NULL: out of memory. A
+ * thread of the library calls `on_event` when a session is disconnected or over; it must not wait
+ * for that session. */
 struct zk *zk_open(const char *hosts, int session_ms,
                    void (*on_event)(void *context, struct zk_session *session), void *context);
 
@@ -40,24 +40,24 @@ void zk_close(struct zk **zk);
 /* `hosts`, as given. Valid as long as `zk`. */
 const char *zk_hosts(const struct zk *zk);
 
-/* Gives the present session, or a new one when that has ended, as soon as it is connected; NULL
- * when that takes longer than `wait_ms`. After a fork the child gets a session of its own. */
+/* Returns the present session, or a new one if it has ended, as soon as it is connected; NULL when
+ * that takes longer than `wait_ms`. After a fork the child gets its own session. */
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms);
 
 /* Sets the pointer to NULL. The last user closes the session, which deletes its nodes at once. */
 void zk_session_drop(struct zk_session **session);
 
-/* True once the server has said that the session has expired, and in a child of fork, for a session
- * of its parent. */
+/* True once the server has said that the session has expired; in a child of fork, for a session of
+ * its parent. */
 bool zk_session_over(struct zk_session *session);
 
 /* Waits until the session is connected: ZK_OK, ZK_OVER, or ZK_FAILED when not in time. */
 enum zk_result zk_session_await(struct zk_session *session, int wait_ms);
 
-/* For how long, as the server has agreed, the session outlives the last packet from here. */
+/* How long, as the server has agreed, the session outlives the last packet from here. */
 int zk_session_ms(struct zk_session *session);
 
-/* Why the last request of the session was not ZK_OK. */
+/* Returns why the last request of the session was not ZK_OK. */
 const char *zk_session_error(struct zk_session *session);
 
 /* Brings the server that answers up to date with what the leader has committed, before the next
@@ -72,7 +72,7 @@ enum zk_ask {
                      ZK_OK also when it exists */
     ZK_LIST,      /* the names of a node's children, in no order */
     ZK_READ,
-    ZK_WATCH,  /* reads, and leaves a watch for a zk_watch with this path; none on a missing node */
+    ZK_WATCH,  /* reads, and watches an existing node for a zk_watch with this path */
     ZK_DELETE, /* ZK_NONE: there was no such node (any more) */
 };
 
@@ -86,8 +86,8 @@ struct zk_answer {
 };
 
 /* Sends a request, and all but ZK_MAKE once more when the connection is lost and found again in
- * time: then ZK_DELETE is ZK_OK also when the first sending has done it. `data` is for ZK_MAKE; an
- * `answer_out` of NULL is not wanted. */
+ * time; ZK_DELETE is then ZK_OK even if the first sending has done it. `data` is for ZK_MAKE;
+ * `answer_out` may be NULL. */
 enum zk_result zk_request(struct zk_session *session, enum zk_ask ask, const char *path,
                           const char *data, int wait_ms, struct zk_answer *answer_out);
 void zk_answer_free(struct zk_answer *answer);
@@ -96,7 +96,7 @@ void zk_answer_free(struct zk_answer *answer);
 
 /* A wait for a node to go away. The caller owns the struct and keeps it in place from
  * zk_watch_begin to zk_watch_end. `fd` is readable once the node has changed or the session is
- * over. The watch outlasts a connection that is lost and found again. */
+ * over. The watch survives a lost connection. */
 struct zk_watch {
     char path[ZK_PATH_MAX];
     int fd;
@@ -107,8 +107,8 @@ struct zk_watch {
 bool zk_watch_begin(struct zk_session *session, struct zk_watch *watch, const char *path);
 void zk_watch_end(struct zk_session *session, struct zk_watch *watch);
 
-/* Deletes the child of `directory` whose name begins with `start`, should there be one, as soon as
- * the session is connected again: for requests whose outcome is not known. */
+/* Deletes the child of `directory` whose name begins with `start`, if there is one, as soon as the
+ * session is connected again: for requests whose outcome is not known. */
 void zk_delete_later(struct zk_session *session, const char *directory, const char *start);
 
 #endif
