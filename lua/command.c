@@ -1,4 +1,4 @@
-/* Plain Redis commands in a pipeline, for what needs no script, and their replies of any shape. */
+/* Runs plain Redis commands, for what needs no script, in pipelines, and reads their replies. */
 #include "lua/command.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Plain Redis commands in a pipeline, where no script is needed, and their replies of any shape. */
+/* Runs plain Redis commands in a pipeline, where no script is needed; replies have any shape. */
 #ifndef LUA_COMMAND_H
 #define LUA_COMMAND_H
 
@@ -42,14 +42,14 @@ bool command_moving(const struct redis *redis);
 void command_clear(struct command *commands, size_t count);
 
 /* The reply, or its element i of an array (-1: the reply itself), as a number: 0 when it is neither
- * an integer nor text that is one. */
+ * an integer nor text with one. */
 int64_t command_int(const struct command *command, int i);
 
-/* The reply, or its element i, as text; NULL when nil or no text. Valid until command_clear. */
+/* The reply, or its element i, as text; NULL for nil or another type. Valid until command_clear. */
 const char *command_text(const struct command *command, int i, size_t *length_out);
 
-/* The number of elements of an array reply; -1 when the reply is nil, as from an EXEC that Redis
- * refused, or no array. */
+/* The number of elements of an array reply; -1 when the reply is no array, or nil, as from an EXEC
+ * that Redis refused. */
 int command_count(const struct command *command);
 
 #endif

@@ -1,10 +1,10 @@
-/* A connection to a Redis server that has logged in and looked at its kind.
+/* Opens connections to Redis servers, logs in and checks the server's kind.
  *
  * why_the_kind: a node of a cluster serves the keys of its own slots and refuses the others, and a
- * sentinel serves no keys. Either would look like a server that works in part, so whoever has
- * written the wrong scheme in a URL is told at the first connect, and not by the orders that fail.
- * It costs one round trip per connection; in return no command runs as the wrong user, on the wrong
- * database or at a server of another kind. */
+ * sentinel serves no keys. Either would look like a server that works in part, so a wrong scheme in
+ * a URL is reported at the first connect, and not by orders that fail. It costs one round trip per
+ * connection; in return no command runs as the wrong user, on the wrong database or at a server of
+ * another kind. */
 #include "lua/connect.h"
 
 #include <assert.h>
@@ -66,7 +66,7 @@ static bool append_greeting(struct wire *wire, const struct url *url)
            wire_append(wire, 2, hello, NULL);
 }
 
-/* The value of a name among names and values; "" when it is not there. */
+/* Returns the value of a name among names and values; "" when it is not there. */
 static const char *value_of(const redisReply *reply, const char *name)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
@@ -78,7 +78,7 @@ static const char *value_of(const redisReply *reply, const char *name)
     return "";
 }
 
-/* Returns in words why the URL is not for the server that said this of itself, or NULL. */
+/* Returns in words why the URL does not fit the server that described itself so, or NULL. */
 static const char *wrong_kind(const redisReply *hello, const struct url *url)
 {
     const char *mode = value_of(hello, "mode"), *role = value_of(hello, "role");
@@ -148,7 +148,7 @@ static bool is_text(const redisReply *reply, size_t size)
     return reply->type == REDIS_REPLY_STRING && reply->len > 0 && (size_t)reply->len < size;
 }
 
-/* The answer is the address and the port; nil for a name that the sentinel does not know. */
+/* Reads the address and the port; the answer is nil for a name that the sentinel does not know. */
 static bool read_address(const redisReply *reply, struct url_server *master_out)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
@@ -210,7 +210,7 @@ struct wire *connect_master(const struct url *url, size_t *first, int64_t until_
         int64_t now_ms = clock_now_ms();
         if (now_ms >= until_ms && left < url->server_count)
             break;
-        /* Half of what is left: the first one asked answered last time, and mostly does so now. */
+        /* Half of the rest: the first one asked answered last time, and mostly does so now. */
         int64_t share_ms = (until_ms - now_ms) / 2;
         const struct url_server *sentinel = &url->servers[*first % url->server_count];
         if (ask_sentinel(url, sentinel, now_ms + share_ms, master_out, error_out)) {

@@ -1,4 +1,4 @@
-/* A connected socket to a server, within a time limit. */
+/* Connects a socket to a server, within a time limit. */
 #include "lua/dial.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 /* A subscriber only listens, so only keepalive tells it that its server's host is gone. */
 enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 5, KEEPALIVE_PROBES = 3 };
 
-/* Waits for the end of a connect that is under way: 0, or its errno. */
+/* Waits for the end of a connect that is under way. Returns 0, or its errno. */
 static int await_connect(int fd, int64_t until_ms)
 {
     struct pollfd poller = {.fd = fd, .events = POLLOUT};
@@ -38,7 +38,7 @@ static int await_connect(int fd, int64_t until_ms)
     return error;
 }
 
-/* Connects without blocking, so that the wait has a limit. 0, or the errno. */
+/* Connects without blocking, so that the wait has a limit. Returns 0, or the errno. */
 static int connect_to(int fd, const struct sockaddr *address, socklen_t size, int64_t until_ms)
 {
     int error = connect(fd, address, size) == 0 ? 0 : errno;

@@ -46,7 +46,7 @@ struct redis {
     _Atomic(const char *) place; /* one of `places`: other threads may ask for it */
     size_t place_count;
     char places[PLACES_MAX][URL_PLACE_SIZE]; /* the URL's own, then the masters of sentinels */
-    size_t next_server;                      /* of the URL's several servers, the one to ask next */
+    size_t next_server;                      /* the next server of the URL to ask */
     const char *host;        /* of the last connection, as in the URL; NULL: a socket's path */
     struct cluster *cluster; /* NULL unless the URL is a cluster's */
 };
@@ -59,8 +59,8 @@ static void drop(struct redis *redis)
     redis->leaving = false;
 }
 
-/* Sets where the server is from now on, for redis_place. A text stays as it is, as another thread
- * may be reading it; without room for one more, the URL's own is shown. */
+/* Sets the server's present address, for redis_place. Never overwrites a text, because another
+ * thread may be reading it; without room for one more, the URL's own is shown. */
 static void set_place(struct redis *redis, const char *place)
 {
     size_t i = 0;
@@ -158,8 +158,8 @@ void redis_drop(struct redis *redis)
         cluster_hooks.drop(redis->cluster);
 }
 
-/* Closes the connection because of an error. What is still queued is dropped: on a new connection
- * it would run out of its order. `why` may be the connection's own text, so it is copied first. */
+/* Closes the connection because of an error. Drops queued commands: on a new connection they would
+ * run out of order. `why` may be the connection's own text, so it is copied first. */
 static void disconnect(struct redis *redis, const char *why)
 {
     if (why != redis->error)
@@ -178,7 +178,7 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
     return REDIS_FAILED;
 }
 
-/* Connects, with the reason in redis->error where that fails. */
+/* Connects; on failure the reason is in redis->error. */
 static struct wire *open_wire(struct redis *redis, int64_t until_ms)
 {
     const struct url *url = &redis->url;
@@ -193,7 +193,7 @@ static struct wire *open_wire(struct redis *redis, int64_t until_ms)
         }
         return wire;
     }
-    /* Of a cluster any node will do: each try takes the next. */
+    /* Any node of a cluster will do: each try takes the next. */
     const struct url_server *server =
         url->server_count > 0 ? &url->servers[redis->next_server++ % url->server_count] : NULL;
     redis->host = server ? server->host : NULL;
@@ -237,8 +237,8 @@ const char *redis_error(const struct redis *redis)
     return redis->error;
 }
 
-/* An error reply begins with a word for its kind. Servers before Redis 7 put what stopped a script
- * behind words of their own. */
+/* An error reply begins with a word for its kind. Servers before Redis 7 put the error that stopped
+ * a script behind words of their own. */
 static bool takes_no_writes(const char *error)
 {
     static const char *const kinds[] = {"READONLY ", "LOADING ", "MASTERDOWN ", "MISCONF ",
@@ -251,7 +251,7 @@ static bool takes_no_writes(const char *error)
     return false;
 }
 
-/* The delay keeps a server that stays as it is from being connected to for every call. */
+/* The delay keeps each call from connecting again to a server that still takes no writes. */
 void redis_set_error(struct redis *redis, const char *text)
 {
     snprintf(redis->error, sizeof redis->error, "%s", text);
@@ -306,7 +306,7 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
 }
 
 /* Sends the whole queue. An error may come after a part of it has left, and the server may run the
- * complete commands in that part; so callers count what they queued as sent, and redis_receive
+ * complete commands in that part; so callers count queued commands as sent, and redis_receive
  * returns NULL for each. */
 static bool flush(struct redis *redis, bool lazily)
 {
@@ -350,7 +350,7 @@ struct redisReply *redis_parsed(struct redis *redis)
     return reply;
 }
 
-/* Runs one plain command and looks only at whether the reply is an error. An error reply is a
+/* Runs one plain command and checks only whether the reply is an error. An error reply is a
  * refusal, which leaves the connection in step. */
 static enum redis_result command(struct redis *redis, int argc, const char *const *argv)
 {
@@ -391,7 +391,7 @@ bool redis_send_subscribe(struct redis *redis, const char *channel)
     return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && flush(redis, false);
 }
 
-/* Lazily, because a late UNSUBSCRIBE costs no more than a message that is dropped, while a late
+/* Sends lazily, because a late UNSUBSCRIBE costs no more than a dropped message, while a late
  * SUBSCRIBE misses messages. */
 bool redis_send_unsubscribe(struct redis *redis, const char *channel)
 {

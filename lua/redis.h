@@ -51,7 +51,7 @@ enum redis_result redis_connect(struct redis *redis);
 /* Bounds each connect, send and wait for a reply by `timeout_ms` from now on. */
 void redis_set_timeout(struct redis *redis, int timeout_ms);
 
-/* Closes the connection, if there is one, and drops what is queued; the next call that needs a
+/* Closes the connection, if there is one, and drops queued commands; the next call that needs a
  * connection opens one. */
 void redis_drop(struct redis *redis);
 
@@ -141,25 +141,25 @@ void redis_set_error(struct redis *redis, const char *text);
 bool redis_first_use(struct redis *redis, unsigned script);
 void redis_forget_scripts(struct redis *redis);
 
-/* Functions that lua/cluster/ provides to the client of one server and to its pipelines: a
- * table, as the client of a cluster is itself made of clients of one server and their pipelines. */
+/* Functions that lua/cluster/ provides to the client of one server and to its pipelines. They form
+ * a table, because a cluster's client itself uses clients of one server and their pipelines. */
 struct cluster_hooks {
-    /* Makes the client for the servers of `url`, of which one that answers is enough to learn the
-     * others, without connecting. NULL: out of memory. `seed` outlives it, and gets its errors and
+    /* Makes the client for the servers of `url`, without connecting; one server that answers is
+     * enough to learn the others. NULL: out of memory. `seed` outlives it, and gets its errors and
      * faults. It belongs to the seed's thread. */
     struct cluster *(*open)(struct redis *seed, const struct url *url, int timeout_ms);
 
     /* Closes all connections to nodes, frees the client and sets the caller's pointer to NULL. */
     void (*close)(struct cluster **cluster);
 
-    /* redis_drop and redis_set_timeout for all nodes. */
+    /* Does redis_drop and redis_set_timeout for all nodes. */
     void (*drop)(struct cluster *cluster);
     void (*set_timeout)(struct cluster *cluster, int timeout_ms);
 
     /* Pings every master. REDIS_ANSWERED when one of them answers. */
     enum redis_result (*ping)(struct cluster *cluster);
 
-    /* Adds what was counted on the connections to nodes. */
+    /* Adds the counts of the connections to nodes. */
     void (*add_stats)(const struct cluster *cluster, struct redis_stats *stats);
 
     /* The pipelines of script_run and command_run: see lua/cluster/cluster.h. */

@@ -1,14 +1,14 @@
-/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls.
+/* Calls the Redis scripts by EVALSHA in pipelines: one round trip for any number of calls.
  *
  * why_text_first: a server that restarted or failed over knows no script, and in a pipeline the
  * calls behind an unknown script run all the same: a take would run before the acquire that must
  * come first. Hence a script's first use on a connection is an EVAL with the text, which runs in
  * its place and teaches the server the script. A restart ends the connection; what remains is a
- * server that drops its scripts while the connection lives, as SCRIPT FLUSH makes it do. NOSCRIPT
- * means certainly not done, so such a call is sent again, which no unanswered call ever is.
+ * server that drops its scripts while the connection lives, as by SCRIPT FLUSH. NOSCRIPT means
+ * certainly not done, so such a call is sent again, which no unanswered call ever is.
  *
  * why_joined: a batch of many sales takes from as many segments, and of the 6 us that a take or a
- * settle costs the server 1 goes into calling the script. So neighbouring calls of one of these
+ * settle costs the server, 1 us is the call of the script. So neighbouring calls of one of these
  * scripts go as one. They keep their order, each has its own answer, and the error of one does not
  * touch the others. */
 #include "lua/script.h"
@@ -103,8 +103,8 @@ static void add_parameters(struct words *words, const struct script_call *call, 
     }
 }
 
-/* The number of calls, from the first of `count` on, that go to the server as one: see why_joined.
- */
+/* Returns the number of calls, from the first of `count` on, that go to the server as one: see
+ * why_joined. */
 static size_t joined(const struct script_call *calls, size_t count)
 {
     size_t n = 1;
@@ -116,7 +116,7 @@ static size_t joined(const struct script_call *calls, size_t count)
 }
 
 /* Queues EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script.
- * The keys of all calls come first. */
+ * All calls' keys come first. */
 bool script_append(struct redis *redis, const struct script_call *calls, size_t count,
                    bool with_text)
 {
@@ -180,8 +180,8 @@ static void read_numbers(struct script_call *call, const char *text)
     }
 }
 
-/* No script of ours gives such a reply: it answers something else, and so do the replies behind it.
- * See why_drop in redis.c. */
+/* Handles a reply that no script of ours gives: it answers something else, and so do the replies
+ * behind it. See why_drop in redis.c. */
 static void take_odd(struct redis *redis, struct script_call *call)
 {
     script_forget(call, REDIS_UNKNOWN);

@@ -1,4 +1,4 @@
-/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls. */
+/* Calls the Redis scripts by EVALSHA in pipelines: one round trip for any number of calls. */
 #ifndef LUA_SCRIPT_H
 #define LUA_SCRIPT_H
 
@@ -44,7 +44,7 @@ struct script_call {
 
     enum redis_result result;
     int value_count; /* 0 unless REDIS_ANSWERED; of more_values, if the call has `more` */
-    int64_t values[SCRIPT_VALUES_MAX]; /* what the script returned; 0 beyond value_count */
+    int64_t values[SCRIPT_VALUES_MAX]; /* the script's values; 0 beyond value_count */
 };
 
 /* script_begin starts a call of this script without parameters; the others append one parameter
@@ -69,9 +69,9 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count);
  * no node answered it or is connected; the result of each call says more. */
 bool script_alive(const struct redis *redis);
 
-/* script_run for one call whose script publishes, with a PING before the call, so that Redis
- * delivers the message to subscribers before it replies here: Redis serves the
- * connection first to which it owed output last. */
+/* Does script_run for one call whose script publishes, with a PING before it, so that Redis
+ * delivers the message to subscribers before it replies here: Redis serves the connection first to
+ * which it owed output last. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
 /* For script_each.c and lua/cluster/. script_append queues calls of one script as one command;

@@ -1,4 +1,4 @@
-/* One script call to each of several servers, all at the same time.
+/* Sends one script call to each of several servers, all at the same time.
  *
  * why_owed: a slow server must not cost its connection, as a time-out in redis.c does, or every
  * slow answer would be followed by a connect. A call whose answer does not come in time is left
@@ -96,7 +96,7 @@ static void take_replies(struct script_line *line, struct script_call *call)
         script_forget(call, REDIS_UNKNOWN);
 }
 
-/* True while a call waits and fewer than `enough` calls were answered with yes. */
+/* True while a call waits and fewer than `enough` calls have returned yes. */
 static bool wanted(const struct script_call *calls, size_t count, size_t enough)
 {
     size_t waiting = 0, yes = 0;
@@ -140,7 +140,7 @@ void script_run_each(struct script_line *lines, struct script_call *calls, size_
     bool in_time = true;
     while (in_time && wanted(calls, count, enough))
         in_time = listen_once(lines, calls, count, until_ms);
-    /* Enough said yes, or the time is over. The rest may still be done, see why_owed. */
+    /* Enough calls returned yes, or the time is over. The rest may still be done, see why_owed. */
     for (size_t i = 0; i < count; i++)
         if (calls[i].value_count == WAITING) {
             script_forget(&calls[i], REDIS_UNKNOWN);

@@ -1,4 +1,4 @@
-/* One script call to each of several servers, all at the same time. */
+/* Sends one script call to each of several servers, all at the same time. */
 #ifndef LUA_SCRIPT_EACH_H
 #define LUA_SCRIPT_EACH_H
 

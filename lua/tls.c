@@ -1,4 +1,4 @@
-/* TLS on a connected socket.
+/* Speaks TLS on a connected socket.
  *
  * why_own_bio: OpenSSL's own writes to the socket raise SIGPIPE when the server has gone, and wait
  * as the socket waits. Ours never does either: every wait is a poll(2) with a limit. */
@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/url.h"
 
-/* The first record of a server of TLS is one of these. */
+/* The first record of a TLS server is one of these. */
 enum { RECORD_ALERT = 0x15, RECORD_HANDSHAKE = 0x16 };
 
 struct tls {
@@ -58,7 +58,7 @@ static int bio_read(BIO *bio, char *bytes, int size)
     return (int)count;
 }
 
-/* Nothing is kept back, so there is nothing to flush. */
+/* Has nothing to flush, because nothing is kept back. */
 static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
     (void)bio, (void)number, (void)pointer;
@@ -105,7 +105,7 @@ static bool keep_error(struct tls *tls, const char *text)
     return false;
 }
 
-/* Keeps the reason why the last operation failed for good; `code` is that of SSL_get_error. */
+/* Keeps the reason why the last operation failed for good; `code` comes from SSL_get_error. */
 static void keep_failure(struct tls *tls, int code)
 {
     unsigned long error = ERR_peek_last_error();
@@ -180,7 +180,7 @@ static bool read_files(SSL_CTX *context, const struct url *url, char *error_out,
     return true;
 }
 
-/* Without this OpenSSL asks at the terminal, and waits. */
+/* Refuses a passphrase, which OpenSSL would otherwise ask for at the terminal, and wait. */
 static int no_passphrase(char *text, int size, int writing, void *context)
 {
     (void)text, (void)size, (void)writing, (void)context;
@@ -212,7 +212,7 @@ bool tls_check_files(const struct url *url, char *error_out, size_t error_size)
     return context != NULL;
 }
 
-/* An address is compared with the certificate's addresses, and is no name to ask the server for. */
+/* Compares an address with the certificate's addresses; it is no name to ask the server for. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1)

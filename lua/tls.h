@@ -1,4 +1,4 @@
-/* TLS on a connected socket, which stays the caller's. */
+/* Speaks TLS on a connected socket, which stays the caller's. */
 #ifndef LUA_TLS_H
 #define LUA_TLS_H
 
@@ -17,13 +17,13 @@ bool tls_check_files(const struct url *url, char *error_out, size_t error_size);
 
 /* Makes the handshake until `until_ms` (clock_now_ms) and checks that the server's certificate is
  * for `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the
- * system's. It reads the files of the URL anew each time: a certificate may be replaced while the
- * program runs. NULL with the reason in `error`, into which the functions below write as well: it
- * outlives the connection. Belongs to one thread at a time. */
+ * system's. Reads the URL's files each time: a certificate may be replaced while the program runs.
+ * NULL with the reason in `error`, into which the functions below write as well: it outlives the
+ * connection. Belongs to one thread at a time. */
 struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t until_ms,
                      char error[TLS_ERROR_SIZE]);
 
-/* Frees it without a word to the server, and sets the caller's pointer to NULL: a child of a fork
+/* Frees it without telling the server, and sets the caller's pointer to NULL: a child of a fork
  * must not speak on its parent's connection. */
 void tls_close(struct tls **tls);
 
@@ -31,11 +31,11 @@ void tls_close(struct tls **tls);
  * lost. Raises no signal. */
 bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64_t until_ms);
 
-/* Reads up to `size` bytes, waiting for them until `until_ms` (0: not at all). Returns how many; 0:
- * none came in time; -1: the connection is lost. */
+/* Reads up to `size` bytes, waiting for them until `until_ms` (0: not at all). Returns their
+ * number; 0: no byte came in time; -1: the connection is lost. */
 ptrdiff_t tls_receive(struct tls *tls, char *bytes, size_t size, int64_t until_ms);
 
-/* True when bytes are decrypted already, which poll(2) knows nothing of. */
+/* True when decrypted bytes wait, which poll(2) does not know of. */
 bool tls_pending(const struct tls *tls);
 
 #endif

@@ -1,4 +1,4 @@
-/* The commands and replies of one connection. hiredis parses the replies, and does nothing else. */
+/* Sends the commands and reads the replies of one connection; hiredis only parses the replies. */
 #include "lua/wire.h"
 
 #include <assert.h>
@@ -36,7 +36,7 @@ struct wire {
     char *out; /* commands queued */
     size_t out_used, out_room;
     int timeout_ms;
-    bool answered; /* something has come */
+    bool answered; /* bytes have come */
     bool lost;
     char error[WIRE_ERROR_SIZE];
 };
@@ -122,7 +122,7 @@ static void lose(struct wire *wire, const char *why)
     snprintf(wire->error, sizeof wire->error, "%s", why);
 }
 
-/* A port of TLS ends a connection that begins with anything else. */
+/* A TLS port ends a connection that begins with anything else. */
 static void lose_socket(struct wire *wire, const char *why)
 {
     static const char hint[] =
@@ -216,8 +216,8 @@ bool wire_parsed(struct wire *wire, struct redisReply **reply_out)
     return !wire->lost;
 }
 
-/* Reads up to READ_SIZE bytes; with `wait` it waits for the first of them. Returns how many; 0:
- * none came in time; -1: the connection is lost. */
+/* Reads up to READ_SIZE bytes; with `wait` it waits for the first of them. Returns their number; 0:
+ * no byte came in time; -1: the connection is lost. */
 static ptrdiff_t read_bytes(struct wire *wire, char bytes[READ_SIZE], bool wait)
 {
     ssize_t count;
@@ -238,7 +238,7 @@ static ptrdiff_t read_bytes(struct wire *wire, char bytes[READ_SIZE], bool wait)
     return -1;
 }
 
-/* Passes what has come to the reader, and returns as read_bytes does. */
+/* Passes arrived bytes to the reader, and returns as read_bytes does. */
 static ptrdiff_t read_some(struct wire *wire, bool wait)
 {
     char bytes[READ_SIZE];
@@ -269,7 +269,7 @@ struct redisReply *wire_receive(struct wire *wire)
     return reply;
 }
 
-/* poll(2) knows nothing of the bytes that TLS has decrypted already, so none may stay there. */
+/* Reads everything, because poll(2) does not know of bytes that TLS has already decrypted. */
 bool wire_fill(struct wire *wire)
 {
     ptrdiff_t count;

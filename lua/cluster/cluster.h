@@ -1,9 +1,9 @@
-/* The client of a Redis Cluster: which node has which slot, and a connection to each node that is
- * needed. It belongs to a struct redis, its seed client, which the callers hold.
+/* The client of a Redis Cluster: it knows which node has which slot, and has a connection to each
+ * node that is needed. It belongs to a struct redis, its seed client, which the callers hold.
  *
- * The seed's own connection leads to any one node; publishing and subscribing use it, as the nodes
- * pass messages on to each other. Everything that has keys goes through the pipelines below.
- * lua/redis.c opens and closes it, see struct cluster_hooks. */
+ * The seed's own connection leads to any one node; publishing and subscribing use it, because the
+ * nodes pass messages on to each other. Commands with keys go through the pipelines below.
+ * lua/redis.c opens and closes the client, see struct cluster_hooks. */
 #ifndef LUA_CLUSTER_CLUSTER_H
 #define LUA_CLUSTER_CLUSTER_H
 
@@ -20,9 +20,9 @@ enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with it
  * the client unless set. */
 void cluster_set_patience(struct cluster *cluster, int patience_ms);
 
-/* Learns the masters if need be, and returns how many there are, for a caller that asks each. 0: no
- * server answers. The functions below take a number less than that; their results hold until the
- * next call that takes the seed client or the cluster. */
+/* Learns the masters if need be, and returns their number, for a caller that asks each. 0: no
+ * server answers. The functions below take a smaller number; their results hold until the next call
+ * that takes the seed client or the cluster. */
 size_t cluster_masters(struct cluster *cluster);
 
 /* A client of that master alone, for commands without keys. */
@@ -35,13 +35,13 @@ void cluster_master_key(const struct cluster *cluster, size_t master, const char
 /* ---- pipelines: split by node, sent to all nodes before any reply is read ---- */
 
 /* For the hooks: script_run and command_run of a cluster set each call's result as those do. The
- * keys of one call lie in one slot; a command without keys goes where the first command of its
- * pipeline that has one goes, or to any node.
+ * keys of one call lie in one slot; a command without keys goes to the node of its pipeline's first
+ * command with a key, or to any node.
  *
  * Calls of one slot are sent in their order. A call that a node refused because its slot moves or
- * has moved has certainly not run: it is sent again, where the refusal leads, for as long as the
- * cluster's patience lasts; then it is REDIS_FAILED. A lost node makes its own calls REDIS_UNKNOWN
- * and no others.
+ * has moved has certainly not run: it is sent again, to the node that the refusal names, for as
+ * long as the cluster's patience lasts; then it is REDIS_FAILED. A lost node makes only its own
+ * calls REDIS_UNKNOWN.
  *
  * Commands with WATCH or MULTI among them go to one connection, and their keys lie in one slot.
  * With a MULTI they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving`

@@ -1,10 +1,10 @@
-/* The client of a cluster but for its pipelines: what it knows of the slots, and a connection to
- * each node.
+/* Keeps a cluster client's knowledge of the slots, and a connection to each node; run.c has its
+ * pipelines.
  *
- * why_learn: the slots are learnt from any server at the first use, and again when something shows
- * a change: MOVED, a lost node, CLUSTERDOWN. A node may know less than the others, or be cut
- * off, so each question goes to the next node that answers; a wrong answer costs one MOVED. A delay
- * between two questions bounds them while a cluster changes for long, as in a resharding, or stays
+ * why_learn: the slots are learnt from any server at the first use, and again when a sign shows a
+ * change: MOVED, a lost node, CLUSTERDOWN. A node may know less than the others, or be cut off, so
+ * each question goes to the next node that answers; a wrong answer costs one MOVED. A delay between
+ * two questions bounds their number while a cluster changes for long, as in a resharding, or stays
  * down. */
 #include "lua/cluster/core.h"
 
@@ -43,14 +43,14 @@ struct redis *cluster_client(struct cluster *cluster, int index)
     return node->redis;
 }
 
-/* Half of what is left of the time-out, so that other nodes have a share as well. */
+/* Returns half of the rest of the time-out, so that other nodes have a share as well. */
 static int share_ms(const struct cluster *cluster)
 {
     int64_t left_ms = (cluster->until_ms - clock_now_ms()) / 2;
     return left_ms < 1 ? 1 : left_ms < cluster->timeout_ms ? (int)left_ms : cluster->timeout_ms;
 }
 
-/* The seed's time-out is also the cluster's, so it changes both: hence the copy. */
+/* Copies the seed's time-out, which is also the cluster's, because setting it changes both. */
 static bool connect_in_time(struct cluster *cluster, struct redis *redis)
 {
     if (redis_connected(redis))
@@ -71,7 +71,7 @@ static redisReply *receive_in_time(struct cluster *cluster, struct redis *redis)
     return reply;
 }
 
-/* Does not wait for a reply that is still to come: its time is over. */
+/* Does not wait for a reply that is still to come, because its time is over. */
 struct redisReply *cluster_receive_late(struct redis *node)
 {
     redisReply *reply;
@@ -115,7 +115,7 @@ void cluster_doubt(struct cluster *cluster)
 }
 
 /* Writes the address of the server at the other end, for a node that does not know its own. With
- * TLS it is the name, which the certificate has; without TLS not, as a name may lead to any of
+ * TLS it is the name in the certificate; without TLS it is not, because a name may lead to any of
  * several servers. */
 static bool peer_of(const struct cluster *cluster, const struct redis *redis, char *host_out,
                     size_t size)
@@ -301,8 +301,8 @@ struct redis *cluster_master(struct cluster *cluster, size_t master)
     return cluster_client(cluster, nth_master(cluster, master));
 }
 
-/* Tries one number in braces after another until one hashes to the master: on average as many as
- * there are masters. A master that has few slots may take thousands. */
+/* Tries numbers in braces in turn until one hashes to the master: on average as many as there are
+ * masters. A master with few slots may take thousands. */
 void cluster_master_key(const struct cluster *cluster, size_t master, const char *prefix,
                         char key_out[CLUSTER_KEY_SIZE])
 {

@@ -13,7 +13,7 @@ enum { CLUSTER_LEARN_MS_MIN = 20, CLUSTER_LEARN_MS_MAX = 250 };
 /* The state of one call of a pipeline. */
 struct cluster_entry {
     uint16_t slot;
-    int16_t node;  /* where it was sent, or leads to by ASK */
+    int16_t node;  /* the node that it was sent to, or that ASK names */
     uint8_t state; /* see run.c */
     bool asking;   /* ASK has led it to `node` */
     bool text;     /* the node does not know its script */
@@ -33,18 +33,18 @@ struct cluster {
     int timeout_ms, patience_ms; /* 0: the time-out */
     struct cluster_map map;
     bool known;           /* a node has told the slots */
-    bool stale;           /* something shows that they have changed since */
+    bool stale;           /* a sign shows that they have changed since */
     bool reached, moving; /* of the last pipeline: see struct cluster_hooks */
     struct backoff learn_backoff;
-    int64_t until_ms;              /* of all connects and questions of this call */
+    int64_t until_ms;              /* bounds all connects and questions of this call */
     unsigned turn;                 /* of the nodes that are asked for the slots */
     struct cluster_watch watch;    /* the last one, until its transaction */
     struct cluster_entry *entries; /* of the present pipeline */
     size_t room;
 };
 
-/* Begins a call: all its connects and questions for the slots share one time-out from now on. Each
- * may use half of what is left, so that a node that hangs leaves time for the others. */
+/* Begins a call: from now on all its connects and questions for the slots share one time-out. Each
+ * may use half of the rest, so that a node that hangs leaves time for the others. */
 void cluster_begin(struct cluster *cluster);
 
 /* Makes sure that the slots are known, and asks for them again when they seem to have changed; not
@@ -52,16 +52,16 @@ void cluster_begin(struct cluster *cluster);
  * indices. False when no server has told the slots yet. */
 bool cluster_learn(struct cluster *cluster, bool between);
 
-/* Notes that something shows a change of the slots or the nodes. */
+/* Notes a sign that the slots or the nodes have changed. */
 void cluster_doubt(struct cluster *cluster);
 
 /* The client of a node; NULL: out of memory. */
 struct redis *cluster_client(struct cluster *cluster, int node);
 
-/* The client of a node, connected; NULL when it cannot be, with the reason noted. */
+/* Returns the client of a node, connected; NULL when it cannot be, with the reason noted. */
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing);
 
-/* redis_receive from a node after the time-out: waits only for what is on its way already. */
+/* Does redis_receive after the time-out: waits only for replies that are on their way. */
 struct redisReply *cluster_receive_late(struct redis *node);
 
 /* Notes a failure at a node, or at CLUSTER_NO_NODE, as the error and fault of the seed client. */

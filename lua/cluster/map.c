@@ -1,5 +1,5 @@
-/* The slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that lead
- * to another node. */
+/* Maps the slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that
+ * name another node. */
 #include "lua/cluster/map.h"
 
 #include <assert.h>

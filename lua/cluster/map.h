@@ -1,5 +1,5 @@
-/* The slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that lead
- * to another node; and this client's connection to each node. */
+/* The slots of a Redis Cluster: the slot of a key, the node that has a slot, the refusals that name
+ * another node; and this client's connection to each node. */
 #ifndef LUA_CLUSTER_MAP_H
 #define LUA_CLUSTER_MAP_H
 
@@ -12,7 +12,7 @@
 enum {
     CLUSTER_SLOTS = 16384,
     CLUSTER_NODES_MAX = 256, /* known at a time; a larger cluster is refused */
-    CLUSTER_NO_NODE = -1,    /* the owner of a slot that no node serves, and the like */
+    CLUSTER_NO_NODE = -1,    /* no node, e.g. as the owner of a slot that is not served */
 };
 
 struct redis;
@@ -26,20 +26,20 @@ unsigned cluster_slot(const char *key, size_t length);
 enum cluster_refusal {
     CLUSTER_NO_REFUSAL, /* any other text */
     CLUSTER_MOVED,      /* another node has the slot */
-    CLUSTER_ASK,        /* the slot is on its way, and this key is at the other node already */
-    CLUSTER_TRY_AGAIN,  /* the slot is on its way, and the command's keys are at both nodes */
+    CLUSTER_ASK,        /* the slot is moving, and this key is at the other node already */
+    CLUSTER_TRY_AGAIN,  /* the slot is moving, and the command's keys are at both nodes */
     CLUSTER_DOWN,       /* the node serves no slots, or nobody serves this one */
 };
 
-/* Where MOVED and ASK lead to. An empty host means the host of the node that said it. */
+/* The node that MOVED or ASK names. An empty host means the host of the node that said it. */
 struct cluster_redirect {
     unsigned slot;
     char host[URL_PART_SIZE];
     unsigned port;
 };
 
-/* Reads an error reply; writes `redirect_out` for MOVED and ASK. A MOVED or ASK of another form
- * than Redis' counts as CLUSTER_DOWN, and one to "?", a node whose name the other does not know, as
+/* Reads an error reply; writes `redirect_out` for MOVED and ASK. A MOVED or ASK not of Redis' form
+ * counts as CLUSTER_DOWN, and one to "?", a node whose name the other does not know, as
  * CLUSTER_TRY_AGAIN: CLUSTER SLOTS may tell its address. */
 enum cluster_refusal cluster_refusal(const char *error, struct cluster_redirect *redirect_out);
 
@@ -71,7 +71,7 @@ int cluster_map_node(struct cluster_map *map, const char *host, unsigned port);
 int cluster_map_follow(struct cluster_map *map, int from, enum cluster_refusal why,
                        const struct cluster_redirect *redirect);
 
-/* A slot for commands without a key: of a master that is connected, or of any. */
+/* Returns a slot for commands without a key: of a connected master, or of any. */
 unsigned cluster_map_any_slot(const struct cluster_map *map);
 
 /* Reads the reply to CLUSTER SLOTS. `asked` is the address of the node that gave it, which stands

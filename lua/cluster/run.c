@@ -1,4 +1,4 @@
-/* Pipelines to a cluster: split by node, sent to all nodes before any reply is read.
+/* Runs pipelines on a cluster: splits them by node, and sends to all nodes before it reads a reply.
  *
  *   calls ─► slot of each ─► rounds: send to the nodes ─► read all replies ─► refused? next round
  *
@@ -15,13 +15,13 @@
  * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
  * fence is raised too late, the ledger refuses the lower one and the segment is recovered again.
  *
- * why_bound: a WATCH holds on one connection to one node, so what is read after it must come from
- * there, and a refusal sends the whole group again. The group with MULTI is not sent again: its
- * WATCH is at the old node, so only its caller can begin anew. Redis drops the whole transaction
- * when it refuses one of its commands or the EXEC, so nothing of it is done. An EXEC on another
- * connection would succeed whoever has changed the keys since the WATCH. So a transaction goes to
- * the connection of its WATCH, even when the slot is known to be elsewhere by now, and nowhere when
- * that connection is lost. */
+ * why_bound: a WATCH holds on one connection to one node, so later reads must come from there, and
+ * a refusal sends the whole group again. The group with MULTI is not sent again: its WATCH is at
+ * the old node, so only its caller can begin again. Redis drops the whole transaction when it
+ * refuses one of its commands or the EXEC, so nothing of it is done. An EXEC on another connection
+ * would succeed whoever has changed the keys since the WATCH. So a transaction goes to the
+ * connection of its WATCH, even when the slot is known to be elsewhere by now, and fails when that
+ * connection is lost. */
 #include "lua/cluster/cluster.h"
 
 #include <assert.h>
@@ -47,9 +47,9 @@ struct group {
     bool bound;       /* the pipeline is such a group */
     bool transaction; /* with MULTI */
     bool led;         /* ASK or the WATCH leads it to `node`, whatever the map says */
-    bool asking;      /* ASK does: the node wants an ASKING */
+    bool asking;      /* ASK leads it: the node wants an ASKING */
     bool refused;     /* in the present round, because the slot moves */
-    int node;         /* also where the refusal leads; CLUSTER_NO_NODE: nowhere */
+    int node;         /* also the node that the refusal names; CLUSTER_NO_NODE: no node */
 };
 
 /* A pipeline of script calls or of commands. */
@@ -106,8 +106,8 @@ static bool ask_before(struct redis *node)
     return redis_append(node, 1, asking, NULL);
 }
 
-/* A node that was dropped in this round is not connected to again in it: calls that were queued
- * before would take the replies of later calls for their own. */
+/* Does not connect again in this round to a node that was dropped in it: earlier calls would take
+ * the replies of later calls for their own. */
 static struct redis *usable(struct pipeline *pipeline, int index, const char *what)
 {
     struct cluster *cluster = pipeline->cluster;
@@ -180,8 +180,8 @@ static void send_round(struct pipeline *pipeline)
 
 /* ---- one round: replies ---- */
 
-/* After one node has used up the time-out, what the others have not sent by now is late as well:
- * all of them have had the same time. */
+/* After one node has used up the time-out, replies that the others have not sent by now are late as
+ * well: all nodes have had the same time. */
 static redisReply *receive(struct pipeline *pipeline, struct redis *node)
 {
     if (pipeline->late)
@@ -204,7 +204,7 @@ static void again(struct pipeline *pipeline, size_t i, bool asking, int node)
     entry->node = (int16_t)node;
 }
 
-/* Returns the node that a refusal leads to, and notes the change; CLUSTER_NO_NODE: to none. */
+/* Returns the node that a refusal names, and notes the change; CLUSTER_NO_NODE: no node. */
 static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
                 const struct cluster_redirect *redirect)
 {
@@ -213,7 +213,7 @@ static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
     if (why == CLUSTER_MOVED || why == CLUSTER_ASK)
         to = cluster_map_follow(&cluster->map, from, why, redirect);
     if (why == CLUSTER_TRY_AGAIN) {
-        /* Beginning with the node that has the slot: meanwhile the keys may be back together. */
+        /* Begins with the node that has the slot: meanwhile the keys may be back together. */
         pipeline->wait = true;
         to = from;
     }
@@ -222,7 +222,7 @@ static int lead(struct pipeline *pipeline, int from, enum cluster_refusal why,
     return to;
 }
 
-/* Carries out a refusal; false when the call has failed by it. The first refusal of a bound group
+/* Carries out a refusal; false when it makes the call fail. The first refusal of a bound group
  * counts, and the end of the round carries it out. */
 static bool follow(struct pipeline *pipeline, size_t i, const char *error)
 {
@@ -281,7 +281,7 @@ static void receive_entry(struct pipeline *pipeline, size_t i)
     }
 }
 
-/* Returns how many calls are to be sent again. */
+/* Returns the number of calls to send again. */
 static size_t receive_round(struct pipeline *pipeline)
 {
     struct cluster_entry *entries = pipeline->cluster->entries;
@@ -352,7 +352,7 @@ static void run(struct pipeline *pipeline)
     give_up(pipeline);
 }
 
-/* Room for the entries; the array grows and never shrinks. */
+/* Makes room for the entries; the array grows and never shrinks. */
 static bool reserve(struct cluster *cluster, size_t count)
 {
     if (count <= cluster->room)
@@ -402,7 +402,7 @@ void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, siz
 
 /* ---- commands ---- */
 
-/* Gives each command a slot: its own, or that of the first one that has a key. */
+/* Gives each command a slot: its own, or that of the first command with a key. */
 static void set_slots(struct cluster *cluster, const struct command *commands, size_t count)
 {
     bool found = false;
@@ -478,7 +478,7 @@ void cluster_run_commands(struct cluster *cluster, struct command *commands, siz
     }
     group->transaction = has(&pipeline, "MULTI");
     group->bound = group->transaction || has(&pipeline, "WATCH");
-    /* Nothing is learnt before the transaction of a WATCH: it goes where that is in force. */
+    /* Learns nothing before the transaction of a WATCH, which goes to the WATCH's connection. */
     bool watched = group->transaction && cluster->watch.slot != CLUSTER_NO_NODE;
     if (count == 0 || !begin(cluster, count, !watched))
         return;
@@ -489,7 +489,7 @@ void cluster_run_commands(struct cluster *cluster, struct command *commands, siz
         run(&pipeline);
 }
 
-/* One PING to each master, in a slot that it serves. */
+/* Sends one PING to each master, in a slot that it serves. */
 enum redis_result cluster_ping(struct cluster *cluster)
 {
     struct command pings[CLUSTER_NODES_MAX];
