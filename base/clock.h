@@ -19,7 +19,7 @@ static inline int64_t clock_read_ns(clockid_t clock)
 }
 
 /* Nanoseconds of the monotonic clock, which nobody sets: its zero means nothing, and all processes
- * of one machine share it. In the header, as hot paths read it several times per batch. */
+ * of one machine share it. In the header, because hot paths read it several times per batch. */
 static inline int64_t clock_now_ns(void)
 {
     return clock_read_ns(CLOCK_MONOTONIC);
@@ -45,10 +45,10 @@ static inline int64_t clock_wall_ms(void)
     return clock_read_ns(CLOCK_REALTIME) / CLOCK_NS_PER_MS;
 }
 
-/* A duration, or a time of the monotonic clock, as the system calls want it. ns >= 0. */
+/* Converts a duration, or a time of the monotonic clock, for system calls. ns >= 0. */
 struct timespec clock_timespec(int64_t ns);
 
-/* Sleeps for as long, also when signals arrive meanwhile; not at all for 0 or less. Nothing ends
+/* Sleeps for that long, also when signals arrive meanwhile; not at all for 0 or less. Nothing ends
  * this sleep early: a thread that must stop at once sleeps by worker_sleep_ns. */
 void clock_sleep_ns(int64_t ns);
 

@@ -1,4 +1,4 @@
-/* Small files of settings or tokens, and what may stand in them. */
+/* Reads small files of settings or tokens, and checks their texts. */
 #include "base/config_file.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ char *text_read_file(const char *path, const char **reason_out)
     char *text = malloc(CONFIG_FILE_MAX + 1);
     if (!text)
         abort(); /* at start, with nothing to lose */
-    /* One byte more than is allowed: a file that is too large fills it. */
+    /* Reads one byte more than is allowed: a file that is too large fills it. */
     size_t length = fread(text, 1, CONFIG_FILE_MAX + 1, stream);
     if (ferror(stream))
         *reason_out = strerror(errno);

@@ -1,4 +1,4 @@
-/* The failures of a client of a remote server. */
+/* Keeps the failures of a client of a remote server, and delays its next try. */
 #include "base/fault.h"
 
 #include <assert.h>

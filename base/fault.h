@@ -1,4 +1,4 @@
-/* The failures of a client of a remote server: the last of them, for the caller that writes the
+/* Keeps the failures of a client of a remote server: the last one, for the caller that writes the
  * log, and when to try again. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
@@ -9,9 +9,9 @@
 /* All zeros: nothing has failed. One per client; it belongs to the client's thread. */
 struct fault {
     unsigned count;  /* failures since the last fault_clear */
-    bool damaged;    /* one of them: the server has a row that makes no sense */
-    char doing[48];  /* what the client was at in the last of them: "connect", "UPDATE orders" */
-    char error[256]; /* why the last of them failed */
+    bool damaged;    /* one of them is a server's row that makes no sense */
+    char doing[48];  /* the action of the last failure: "connect", "UPDATE orders" */
+    char error[256]; /* the reason of the last failure */
 };
 
 /* Notes one failure; cuts texts that are too long. The texts may be the fault's own. */
@@ -24,9 +24,9 @@ void fault_note_damage(struct fault *fault, const char *error);
 void fault_clear(struct fault *fault);
 
 /* A delay before the next try, which doubles with each failure in a row, with jitter, so that the
- * clients of a server that comes back do not all connect at once. Its owner embeds it; nothing
- * needs freeing. One thread at a time. Times are those of clock_now_ms; the caller passes them, so
- * that tests can move the clock. */
+ * clients of a server that comes back do not all connect at once. The owner embeds it; nothing
+ * needs freeing. One thread at a time. The caller passes times of clock_now_ms, so that tests can
+ * move the clock. */
 struct backoff {
     int delay_ms_min, delay_ms_max;
     int delay_ms; /* of the next failure, before jitter */

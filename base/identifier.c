@@ -1,4 +1,4 @@
-/* The alphabets of identifiers and of user ids. */
+/* Checks texts against the alphabets of identifiers and of user ids. */
 #include "base/identifier.h"
 
 #include <string.h>

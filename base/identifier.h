@@ -29,7 +29,7 @@ enum { USER_ID_SIZE = 129 }; /* bytes of the longest one, with its NUL */
 
 #define USER_ID_FORM "1 to 128 printable ASCII characters without blanks"
 
-/* As identifier_valid and identifier_copy. */
+/* Do as identifier_valid and identifier_copy. */
 bool user_id_valid(const char *text, size_t length);
 bool user_id_copy(const char *text, size_t length, char user_id_out[USER_ID_SIZE]);
 

@@ -90,7 +90,7 @@ static bool start(struct lookup *lookup)
     return started;
 }
 
-/* False when the time is over first; then the helper frees the lookup. */
+/* False when the time is over first; the helper then frees the lookup. */
 static bool wait_for(struct lookup *lookup, int timeout_ms)
 {
     int64_t until_ns = clock_now_ns() + timeout_ms * CLOCK_NS_PER_MS;

@@ -15,9 +15,9 @@ struct resolved {
     char addresses[RESOLVE_ADDRESSES_MAX][RESOLVE_ADDRESS_SIZE];
 };
 
-/* Writes the addresses of `host` in the resolver's order; a host that is an address is returned at
- * once. Returns NULL, or in words why it found none: then `out->count` is 0. A look-up that takes
- * longer than `timeout_ms` goes on in a thread of its own, without its caller; while
+/* Writes the addresses of `host` in the resolver's order; returns at once when the host is an
+ * address. Returns NULL, or in words why it found no address: then `out->count` is 0. A look-up
+ * that takes longer than `timeout_ms` goes on in its own thread, without its caller; while
  * RESOLVE_HANGING_MAX of them run, a further one fails at once. Any thread. */
 const char *resolve_host(const char *host, int timeout_ms, struct resolved *out);
 

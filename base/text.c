@@ -1,4 +1,4 @@
-/* Decimal digits without printf, and hashes of short texts. */
+/* Writes decimal digits without printf, and hashes short texts. */
 #include "base/text.h"
 
 #include <assert.h>
@@ -28,8 +28,8 @@ size_t hash_slot(const char *text, size_t count)
 {
     assert(count > 0);
     uint64_t hash = hash_text(text);
-    /* The lowest bits depend on the lowest bits of each byte alone: the upper half is folded in, as
-     * the authors advise for tables. */
+    /* The lowest bits depend only on the lowest bits of each byte, so the upper half is folded in,
+     * as the authors advise for tables. */
     return (size_t)((hash ^ hash >> 32) % count);
 }
 

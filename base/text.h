@@ -1,5 +1,5 @@
-/* For many short texts a second: decimal digits without printf, and FNV-1a (Fowler, Noll, Vo) as
- * the hash of tables of our own. Any thread may call each function. */
+/* Helpers for many short texts a second: decimal digits without printf, and FNV-1a (Fowler, Noll,
+ * Vo) as the hash of our own tables. Any thread may call each function. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 

@@ -1,4 +1,4 @@
-/* The one reader of redis://, mysql:// and zookeeper:// URLs.
+/* Reads all redis://, mysql:// and zookeeper:// URLs.
  *
  * why_spans: the text is cut into spans at its delimiters first, and each span is decoded after
  * that, so that an encoded delimiter (%40 for @) never delimits anything. */
@@ -31,7 +31,7 @@ static const char *find(struct span span, char c)
     return span.from ? memchr(span.from, c, (size_t)(span.to - span.from)) : NULL;
 }
 
-/* Cuts the span off at the first such character, if it has one, and returns the rest behind it. */
+/* Cuts the span off at the first such character, if it has one, and returns the part after it. */
 static struct span cut(struct span *span, char c)
 {
     struct span behind = {NULL, NULL};
@@ -48,7 +48,7 @@ static struct spans cut_all(const char *from)
     struct spans spans = {.place = {from, from + strlen(from)}};
     spans.option = cut(&spans.place, '?');
     spans.path = cut(&spans.place, '/');
-    /* The last one: an unencoded @ may stand in a password. */
+    /* Takes the last one: an unencoded @ may stand in a password. */
     const char *at = memrchr(from, '@', (size_t)(spans.place.to - from));
     if (at) {
         spans.login = (struct span){from, at};
@@ -126,8 +126,8 @@ static const char *read_bracketed(struct span place, struct url_server *server)
     return read_port(port, server);
 }
 
-/* Names and IPv4 addresses have letters, digits and - . _ only. Otherwise a list with another
- * separator than the comma would be looked up as one name. */
+/* Names and IPv4 addresses have letters, digits and - . _ only. Without this check a list with
+ * another separator than the comma would be looked up as one name. */
 static bool is_host(const char *host)
 {
     for (; *host; host++)
@@ -317,8 +317,8 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
     return wrong;
 }
 
-/* Checks each host of a list of any length: the client library of ZooKeeper takes the text itself.
- */
+/* Checks each host of a list of any length, because ZooKeeper's client library takes the text
+ * itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = NULL;
@@ -375,7 +375,7 @@ static bool is_visible(const char *text)
     return true;
 }
 
-/* The scheme of the text; NULL: it has no known one. */
+/* Returns the scheme of the text; NULL: it has no known scheme. */
 static const struct scheme *scheme_of(const char *text)
 {
     const char *end = url_scheme_end(text);
@@ -466,8 +466,8 @@ void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SI
         }
 }
 
-/* Finds the first option from `text` on that is a password: returns the end of its value, and where
- * the value begins. */
+/* Finds the first password option from `text` on: returns the end of its value, and in `from_out`
+ * its beginning. */
 static const char *option_secret(const char *text, const char **from_out)
 {
     static const char option[] = "password=";

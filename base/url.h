@@ -1,5 +1,5 @@
-/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. The drivers
- * use it, and every check of a URL before a driver gets it. */
+/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. Drivers use
+ * it, and so do checks of a URL before a driver gets it. */
 #ifndef BASE_URL_H
 #define BASE_URL_H
 
@@ -26,10 +26,10 @@ enum {
  *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
  *
  * With rediss in the place of redis (but not for a socket) the connections use TLS. Its options
- * stand behind the question mark, with & between them: ca=/path of the authorities'
- * certificates (else the system's), cert=/path and key=/path of the client's own. redis+sentinel
- * has the options sentinel_user= and sentinel_password= for the sentinels; the user of the URL is
- * that of the servers, and `name` is the master's at the sentinels.
+ * follow the question mark, with & between them: ca=/path of the authorities' certificates (else
+ * the system's), cert=/path and key=/path of the client's own. redis+sentinel has the options
+ * sentinel_user= and sentinel_password= for the sentinels; the user of the URL is for the servers,
+ * and `name` is the master's name at the sentinels.
  *
  * A URL has visible ASCII characters only. %XX stands for any byte but NUL in each part but the
  * port, a number and a host in brackets; an IPv6 address stands in brackets. The user and password
@@ -51,7 +51,7 @@ struct url_server {
 struct url {
     enum url_kind kind;
     bool tls;
-    size_t server_count; /* 0 with redis+unix://; of a list of zookeeper:// only the last is kept */
+    size_t server_count; /* 0 with redis+unix://; of several zookeeper:// hosts the last is kept */
     struct url_server servers[URL_SERVERS_MAX];
     char user[URL_USER_SIZE];
     char password[URL_PART_SIZE];
@@ -66,23 +66,23 @@ struct url {
 
 /* Reads a URL of the family `scheme`: "redis", "mysql" or "zookeeper". False with the reason in
  * `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535". The reason
- * quotes nothing of the URL, as a secret may stand anywhere in it. Any thread; the caller owns all.
- */
+ * quotes nothing of the URL, because a secret may stand anywhere in it. Any thread; the caller owns
+ * all. */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 
 /* The plainest form of a family's URLs, as above: for messages and help. */
 const char *url_form(const char *scheme);
 
-/* The family of the text's scheme, as url_parse takes it; NULL: the scheme is unknown. */
+/* Returns the family of the text's scheme, as url_parse takes it; NULL: the scheme is unknown. */
 const char *url_scheme(const char *text);
 
 /* Two ways to write a URL into logs and messages without its secrets.
  *
- * url_place writes where the servers of a URL are: "host:port", "[::1]:port", several of them with
- * commas between, or its socket; "?" for a text that is no URL of the family. url_mask copies the
- * text and writes *** in the place of each password; it need not be a URL: its author may have
- * mistyped one with a secret in it. Cut to what fits. */
+ * url_place writes the addresses of a URL's servers: "host:port", "[::1]:port", several with commas
+ * between, or its socket; "?" for a text that is not a URL of the family. url_mask copies the text
+ * and writes *** in the place of each password; the text need not be a URL: its author may have
+ * mistyped one with a secret in it. Both cut to what fits. */
 void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE]);
 void url_mask(const char *text, char *masked_out, size_t size);
 

@@ -1,4 +1,4 @@
-/* A thread in the background that can be told to stop, and then stops at once.
+/* Runs a thread in the background that stops at once when it is told to.
  *
  * why_eventfd: a sleep could wait on a condition variable, but a wait for a socket cannot. Both
  * poll the same descriptor instead, so that there is one way to stop. ppoll measures its timeout by
@@ -71,7 +71,7 @@ bool worker_sleep_ns(struct worker *worker, int64_t ns)
 {
     int64_t until_ns = clock_now_ns() + ns;
     struct pollfd stop = {.fd = worker->stop_fd, .events = POLLIN};
-    /* A signal may end a poll early: what is left is slept then. */
+    /* A signal may end a poll early: then sleeps for the rest. */
     for (int64_t left_ns = ns; left_ns > 0 && !worker_stopping(worker);
          left_ns = until_ns - clock_now_ns()) {
         struct timespec left = clock_timespec(left_ns);

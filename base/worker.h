@@ -1,5 +1,4 @@
-/* A thread in the background that can be told to stop, and then stops at once: its sleeps and waits
- * end.
+/* A thread in the background that stops at once when it is told to: its sleeps and waits end.
  *
  *   owner                                 the worker's thread
  *   worker_start(worker, run, context) ─► run(context)
@@ -8,7 +7,7 @@
  *   worker_stop(worker)  ── ends this ─►          worker_sleep_ns(worker, pause_ns);
  *   worker_join(worker)  ◄─ run returns ──    }
  *
- * With many workers their owner tells all of them to stop first and joins them then: they end side
+ * The owner of many workers tells all of them to stop first and then joins them, so they end side
  * by side. */
 #ifndef BASE_WORKER_H
 #define BASE_WORKER_H
@@ -18,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Its owner embeds it, zero-initialised, and does not move or free it before worker_join. The
+/* The owner embeds it, zero-initialised, and does not move or free it before worker_join. The
  * members are for worker.c alone. */
 struct worker {
     pthread_t thread;
@@ -34,27 +33,27 @@ struct worker {
 bool worker_start(struct worker *worker, void (*run)(void *context), void *context);
 
 /* Tells the worker to stop, and does not wait for it. Any thread between start and join, any number
- * of times; nothing happens to a worker that was never started. */
+ * of times; does nothing to a worker that was never started. */
 void worker_stop(struct worker *worker);
 
-/* Tells it to stop, waits until `run` has returned, and frees its descriptor; nothing happens to a
- * worker that was never started. Afterwards it may be started again. Owner's thread. */
+/* Tells the worker to stop, waits until `run` has returned, and frees the descriptor; does nothing
+ * to a worker that was never started. Afterwards it may be started again. Owner's thread. */
 void worker_join(struct worker *worker);
 
-/* True when it was told to stop. Any thread. */
+/* True when the worker was told to stop. Any thread. */
 bool worker_stopping(const struct worker *worker);
 
 /* Sleeps on the monotonic clock. False, and at once, when the worker is told to stop or was before.
- * For its own thread. */
+ * For the worker's own thread. */
 bool worker_sleep_ns(struct worker *worker, int64_t ns);
 
-/* Waits without limit until reading from the descriptor would not block, which is the case for a
- * lost connection as well. False, and at once, when the worker is told to stop or was before. For
- * its own thread. */
+/* Waits without limit until a read of the descriptor would not block, as for a lost connection,
+ * too. False, and at once, when the worker is told to stop or was before. For the worker's own
+ * thread. */
 bool worker_await_fd(struct worker *worker, int fd);
 
-/* Starts a plain thread that handles none of the program's signals: they are for its own threads.
- * False when the system has no thread for it. */
+/* Starts a plain thread that handles none of the program's signals, which are for the program's own
+ * threads. False when the system has no thread for it. */
 bool worker_thread(pthread_t *thread_out, void *(*run)(void *context), void *context);
 
 #endif
