@@ -1,4 +1,4 @@
-/* The table of commands, and the help made from it. */
+/* Holds the table of commands, and prints the help generated from it. */
 #include "ctl/commands.h"
 
 #include <string.h>

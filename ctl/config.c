@@ -1,4 +1,4 @@
-/* Where the daemons are and with which tokens they are asked: the file, then the environment.
+/* Reads the daemons' addresses and tokens from the file, then from the environment.
  *
  * why_private: a token in a file that others can read is not secret, so such a file is refused. */
 #include "ctl/config.h"
@@ -28,7 +28,7 @@ struct value {
 
 /* ---- addresses ---- */
 
-/* Accepts the part behind the scheme without a user or a path: the program adds token and path. */
+/* Accepts the part after the scheme without a user or a path: the program adds token and path. */
 static bool is_host(const char *text)
 {
     return *text != '\0' && !strpbrk(text, "/@?#");
@@ -52,7 +52,7 @@ bool address_parse(const char *text, struct address *address_out)
     sprintf(address_out->base, "%s%s", scheme ? "" : "http://", text);
     char *host = strstr(address_out->base, "://") + 3;
     size_t host_length = strlen(host);
-    if (host_length > 0 && host[host_length - 1] == '/') /* as people copy it from a browser */
+    if (host_length > 0 && host[host_length - 1] == '/') /* as copied from a browser */
         host[host_length - 1] = '\0';
     return known && path == text && is_host(host);
 }
@@ -72,7 +72,7 @@ static bool refuse_address(const struct value *value, const char *name)
     return false;
 }
 
-/* The addresses of one pod. `text` is overwritten. */
+/* Reads the addresses of one pod. `text` is overwritten. */
 static bool read_pod(struct pod *pod, char *text, const struct value *value)
 {
     char *rest = NULL;
@@ -149,7 +149,7 @@ static void forget(char *text)
     free(text);
 }
 
-/* The first line of a file. */
+/* Reads the first line of a file. */
 static bool read_token_file(const char *path, char token_out[TOKEN_SIZE])
 {
     const char *reason, *token = "";
@@ -190,7 +190,7 @@ static bool set_value(struct value *values, const char *name, const char *text, 
     return false;
 }
 
-/* One line "name = value", blank, or a comment. */
+/* Reads one line "name = value", blank, or a comment. */
 static bool read_line(struct value *values, char *line, const char *path, unsigned number)
 {
     char *name = text_trim(line);
@@ -206,7 +206,7 @@ static bool read_line(struct value *values, char *line, const char *path, unsign
     return false;
 }
 
-/* `text_out` is for the caller to forget when the values are not needed any more. */
+/* The caller forgets `text_out` when the values are no longer needed. */
 static bool read_file(struct value *values, const char *path, char **text_out)
 {
     const char *reason;
@@ -234,7 +234,7 @@ static bool usual_path(char path_out[PATH_SIZE])
            snprintf(path_out, PATH_SIZE, "%s/.config/seckillctl", home) < PATH_SIZE;
 }
 
-/* A variable with a token takes the place of the file's token file, and the other way round. */
+/* A variable with a token replaces the file's token file, and the other way round. */
 static void read_environment(struct value *values)
 {
     static const enum setting other[SETTING_COUNT] = {

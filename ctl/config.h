@@ -1,4 +1,4 @@
-/* Where the daemons are and with which tokens they are asked: the file, then the environment. */
+/* Configures the daemons' addresses and tokens: reads the file, then the environment. */
 #ifndef SECKILL_CTL_CONFIG_H
 #define SECKILL_CTL_CONFIG_H
 
@@ -12,7 +12,7 @@ enum {
     TOKEN_SIZE = 257,   /* bytes of a token, with its NUL */
 };
 
-/* X(ID, name in the file, name in the environment, what it says) */
+/* X(ID, name in the file, name in the environment, meaning) */
 #define CTL_SETTINGS(X)                                                                            \
     X(ADMIN, "admin", "SECKILLCTL_ADMIN",                                                          \
       "where daemons serve operators: addresses, separated by blanks; pods by ;")                  \
@@ -33,7 +33,7 @@ enum setting { CTL_SETTINGS(CTL_SETTING_ID) SETTING_COUNT };
 struct address {
     char shown[ADDRESS_SIZE];  /* as messages name it */
     char base[ADDRESS_SIZE];   /* "http://host:port", to which a path is added */
-    char socket[ADDRESS_SIZE]; /* of a Unix socket; empty: none */
+    char socket[ADDRESS_SIZE]; /* of a Unix socket; else empty */
 };
 
 /* A ledger with its daemons. */
@@ -45,20 +45,20 @@ struct pod {
 struct config {
     struct pod pods[PODS_MAX]; /* by their numbers */
     size_t pod_count;          /* 1 at least */
-    size_t pod;                /* the one that calls go to, see config_use_pod */
+    size_t pod;                /* the pod that calls go to, see config_use_pod */
     const struct address *admin;
     size_t admin_count;
     const struct address *shop;
-    struct address proxy;         /* what the setting `shop` says; `shown` is empty without it */
-    char admin_token[TOKEN_SIZE]; /* empty: none */
+    struct address proxy;         /* from the setting `shop`; `shown` is empty without it */
+    char admin_token[TOKEN_SIZE]; /* empty: not set */
     char shop_token[TOKEN_SIZE];
 };
 
-/* Reads the file, `path` or ~/.config/seckillctl ($XDG_CONFIG_HOME), which need not be there unless
+/* Reads the file, `path` or ~/.config/seckillctl ($XDG_CONFIG_HOME), which may be missing unless
  * `path` names it, then the environment. False after a message, which never shows a token. */
 bool config_load(struct config *config_out, const char *path);
 
-/* From now on `admin` and `shop` are those of this pod; config_load chooses pod 0. */
+/* Sets `admin` and `shop` to those of this pod; config_load chooses pod 0. */
 void config_use_pod(struct config *config, size_t pod);
 
 /* Reads one address; false if the text is not one. */

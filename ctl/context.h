@@ -1,4 +1,4 @@
-/* A command gets its options, the addresses of the daemons and the connection here. */
+/* The context of a command: its options, the addresses of the daemons and the connection. */
 #ifndef SECKILL_CTL_CONTEXT_H
 #define SECKILL_CTL_CONTEXT_H
 
@@ -15,11 +15,11 @@ struct context {
     struct options options;
     struct http *http;
     size_t pods_begin, pods_end; /* numbers of the pods that the command may ask */
-    int argc;                    /* the command line as it was given, to say how to repeat it */
+    int argc;                    /* the original command line, to say how to repeat it */
     char **argv;
 };
 
-/* The command's argument, from 1 on; NULL: not given. */
+/* Returns the command's argument, from 1 on; NULL: not given. */
 static inline const char *argument(const struct context *context, size_t number)
 {
     return number < context->options.argument_count ? context->options.arguments[number] : NULL;

@@ -1,7 +1,7 @@
-/* Calls of the service over HTTP: the only file that knows libcurl.
+/* Calls the service over HTTP; the only file that knows libcurl.
  *
- * why_unknown: a change whose answer did not come, or came from a proxy that does not know more,
- * may have been carried out. Only "could not connect" and the service's own words say that it was
+ * why_unknown: a change may have been carried out if its answer did not come, or came from a proxy
+ * that does not know more. Only "could not connect" and the service's own words say that it was
  * not. */
 #include "ctl/http.h"
 
@@ -28,8 +28,8 @@ struct http {
     const struct config *config;
     CURL *curl; /* keeps its connections for further calls */
     long timeout_s;
-    const struct address *admin; /* of the pod that was asked last */
-    size_t daemon;               /* its last one that could be reached */
+    const struct address *admin; /* of the last pod that was asked */
+    size_t daemon;               /* its last daemon that could be reached */
 };
 
 struct http *http_open(const struct config *config, long timeout_s)
@@ -80,7 +80,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *argument)
     return length;
 }
 
-/* A header that is not NULL, on the list. */
+/* Adds a header to the list, unless it is NULL. */
 static struct curl_slist *add_header(struct curl_slist *headers, const char *name,
                                      const char *value)
 {
@@ -102,12 +102,12 @@ static struct curl_slist *make_headers(const struct http *http, const struct cal
                                                     : NULL;
     struct curl_slist *headers = add_header(NULL, "Authorization: Bearer ", token);
     if (http->config->pod_count > 1) {
-        char pod[8]; /* of a user's orders, only this tells a proxy where they are */
+        char pod[8]; /* only this tells a proxy where a user's orders are */
         snprintf(pod, sizeof pod, "%zu", http->config->pod);
         headers = add_header(headers, "Seckill-Pod: ", pod);
     }
     headers = add_header(headers, "Idempotency-Key: ", call->key);
-    headers = add_header(headers, "Expect:", " "); /* none: bodies are small */
+    headers = add_header(headers, "Expect:", " "); /* removes the header: bodies are small */
     return add_header(headers, "Content-Type: ", call->body ? "application/json" : NULL);
 }
 
@@ -125,7 +125,7 @@ static void set_target(struct http *http, const struct call *call, const struct 
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
-    /* On a connection that it has used before, libcurl would repeat a change without a word. */
+    /* On a reused connection libcurl would repeat a change without telling us. */
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, changes(call) ? 1L : 0L);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, http->timeout_s);
 }
@@ -175,7 +175,7 @@ static void judge_no_answer(CURL *curl, const struct call *call, CURLcode code,
         reply->status = 0;
 }
 
-/* The service's problem documents have a code and a detail. */
+/* Reads the code and the detail of the service's problem document. */
 static void read_problem(struct reply *reply)
 {
     const char *code = json_string_value(json_object_get(reply->json, "code"));
@@ -243,8 +243,8 @@ static void call_any(struct http *http, const struct call *call, struct reply *r
     }
 }
 
-/* True if the answer to a repeat leaves the first try as unknown as before: the service has not
- * looked at what the first try may have done. */
+/* True if the answer to a repeat leaves the first try unknown, because the service has not checked
+ * what that may have done. */
 static bool says_nothing(const struct reply *reply)
 {
     return reply->outcome == OUTCOME_FAILED ||

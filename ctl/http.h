@@ -1,4 +1,4 @@
-/* Calls of the service over HTTP: the only file that knows libcurl. */
+/* Calls the service over HTTP; the only file that knows libcurl. */
 #ifndef SECKILL_CTL_HTTP_H
 #define SECKILL_CTL_HTTP_H
 
@@ -18,15 +18,15 @@ enum outcome {
     OUTCOME_UNKNOWN, /* the call may have been carried out or not */
 };
 
-/* Decides about the address and the token. */
+/* Selects the address and the token of a call. */
 enum call_class { CLASS_OPS, CLASS_ADMIN, CLASS_BUYER, CLASS_SHOP };
 
 struct call {
     enum call_class class;
     const char *method;
     const char *path;              /* with its query, encoded */
-    const json_t *body;            /* NULL: none; the caller's */
-    const char *key;               /* Idempotency-Key; NULL: none */
+    const json_t *body;            /* NULL: no body; owned by the caller */
+    const char *key;               /* Idempotency-Key; NULL: no key */
     const struct address *address; /* NULL: the first of the class that can be reached */
 };
 
@@ -43,20 +43,20 @@ struct reply {
     bool repeated;        /* an earlier try of this call had an unknown outcome */
 };
 
-/* For one thread; the caller closes it. It reads the configuration until then. */
+/* Makes a client for one thread; the caller closes it. It reads the configuration until then. */
 struct http *http_open(const struct config *config, long timeout_s);
 void http_close(struct http *http);
 
-/* Makes the call and waits for its answer, for the time-out at most. Repeats a call whose outcome
- * is unknown, twice: every call of the service either has a key or does the same when it is
- * repeated. The caller frees the reply. */
+/* Makes the call and waits for its answer, up to the time-out. Repeats a call with an unknown
+ * outcome twice: every call of the service either has a key or does the same when repeated. The
+ * caller frees the reply. */
 void http_call(struct http *http, const struct call *call, struct reply *reply_out);
 void reply_free(struct reply *reply);
 
 enum { ENCODED_USER_SIZE = 3 * USER_ID_SIZE };
 
-/* Encodes a user id for a path or a query: all but letters, digits and a few signs becomes %XX.
- * Returns `out`. */
+/* Encodes a user id for a path or a query: everything but letters, digits and a few signs becomes
+ * %XX. Returns `out`. */
 const char *http_encode_user(const char *user_id, char out[ENCODED_USER_SIZE]);
 
 #endif

@@ -25,7 +25,7 @@ static int run(const struct command *command, struct context *context)
     return status;
 }
 
-/* Standard output may be a full disk, which shows only now. */
+/* A full disk behind standard output shows only now. */
 static int finish(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

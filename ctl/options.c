@@ -1,4 +1,4 @@
-/* The command line: options in one table, and what was given of them. */
+/* Reads the command line by a table of options. */
 #include "ctl/options.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ const struct option_row option_rows[OPTION_COUNT] = {CTL_OPTIONS(CTL_OPTION_ROW)
 
 static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
 
-/* What getopt returns for the first option; further ones follow. No character has such a value. */
+/* The value that getopt returns for the first option; the others follow. No character has it. */
 enum { FIRST_OPTION = 256 };
 
 /* With '?', optopt names the option that was given a value although it takes none. */
@@ -40,7 +40,7 @@ bool options_read(struct options *options_out, int argc, char **argv)
         longs[i] = (struct option){option_rows[i].name,
                                    option_rows[i].value ? required_argument : no_argument, NULL,
                                    FIRST_OPTION + i};
-    optind = 0; /* begin anew: tests read several command lines */
+    optind = 0; /* begin again: tests read several command lines */
     opterr = 0;
     int found;
     while ((found = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {

@@ -1,4 +1,4 @@
-/* The command line: options in one table, and what was given of them. */
+/* Reads the command line by a table of options. */
 #ifndef SECKILL_CTL_OPTIONS_H
 #define SECKILL_CTL_OPTIONS_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(ID, name, value that it takes or NULL, help). The first ones go with every command. */
+/* X(ID, name, value that it takes or NULL, help). The first ones belong to every command. */
 /* clang-format off */
 #define CTL_OPTIONS(X)                                                                             \
     X(CONFIG, "config", "FILE", "read this configuration file")                                    \
@@ -52,13 +52,13 @@ enum ctl_option { CTL_OPTIONS(CTL_OPTION_ID) OPTION_COUNT };
 enum { ARGUMENTS_MAX = 32 };
 
 struct options {
-    const char *values[OPTION_COUNT]; /* NULL: not given; of an option without a value its name */
+    const char *values[OPTION_COUNT];     /* NULL: not given; an option without a value: its name */
     const char *arguments[ARGUMENTS_MAX]; /* the command is the first */
     size_t argument_count;
 };
 
-/* Reads the command line, in whatever order; everything behind -- is an argument. The texts stay
- * the caller's. False after a message on standard error. Not reentrant, as getopt is not. */
+/* Reads the command line, options and arguments in any order; everything after -- is an argument.
+ * The texts stay the caller's. False after a message on standard error. Not reentrant. */
 bool options_read(struct options *options_out, int argc, char **argv);
 
 /* The set of options that were given. */

@@ -1,7 +1,7 @@
 /* Chooses the pods that a command asks, where the configuration lists several.
  *
- * why_all: two pods with sales of one sku are a mistake that only an operator can resolve. So every
- * pod is asked for the sku, and a command changes neither of two. */
+ * why_all: only an operator can resolve two pods with sales of one sku. So every pod is asked for
+ * the sku, and a command changes neither of two. */
 #include "ctl/pods.h"
 
 #include <assert.h>
@@ -57,7 +57,7 @@ static int run_by_sku(const struct command *command, struct context *context)
 {
     const char *sku = argument(context, 1);
     if (!identifier_valid(sku, strlen(sku)))
-        return command->run(context); /* which refuses it */
+        return command->run(context); /* run() refuses it */
     bool is_new = command->pods == PODS_OF_NEW_SKU;
     int status = pods_find_sku(context, sku, !is_new);
     if (status == EX_NOINPUT && is_new) {

@@ -1,7 +1,7 @@
-/* seckillctl audit and reconcile: compare orders, units sold, Redis, and units counted for users.
+/* Compares orders, units sold, Redis, and units counted for users: seckillctl audit and reconcile.
  *
  *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
- *     ─► each sale again ─► compare ─► the same again while the sales moved in between
+ *     ─► each sale again ─► compare ─► repeat all while the sales moved in between
  *
  * why_again: pages of sums are not a snapshot. Report a difference only if two readings show it and
  * no fence changed: every change of a sale's units moves a fence. */
@@ -25,13 +25,13 @@ enum {
     WAIT_S_MAX = 86400,
     PAUSE_MS = 200,
     TEXT_SIZE = 256,
-    STEADY_TRIES = 2, /* that must show a difference */
+    STEADY_TRIES = 2, /* readings that must show a difference */
 };
 
 /* ---- reading ---- */
 
-/* EX_OK: compared, whatever the differences. A reading that stood still is repeated also when the
- * time is over, as one alone shows nothing. */
+/* EX_OK: compared, with or without differences. Repeats a reading without movement even when the
+ * time is over, because one alone shows nothing. */
 static int read_until_steady(struct audit *audit, int64_t wait_s)
 {
     int64_t until_ns = clock_now_ns() + wait_s * CLOCK_NS_PER_S;
@@ -50,8 +50,8 @@ static int read_until_steady(struct audit *audit, int64_t wait_s)
 
 /* ---- Redis ---- */
 
-/* POST /admin/reconcile. EX_OK with the report, which the caller releases; else the exit status
- * after a message. */
+/* Sends POST /admin/reconcile. EX_OK with the report, which the caller releases; else the exit
+ * status after a message. */
 static int reconcile_sale(struct context *context, const char *sku, json_t **report_out)
 {
     struct reply reply;
@@ -68,7 +68,7 @@ static int reconcile_sale(struct context *context, const char *sku, json_t **rep
     return EX_OK;
 }
 
-/* Notes a segment that was set again; the report has told the difference before. */
+/* Notes a segment that was set again; the report has already told the difference. */
 static void note_recovered(struct audit *audit, const char *sku, const json_t *row)
 {
     json_array_append_new(
@@ -135,7 +135,7 @@ int reconcile_run(struct context *context)
 
 /* ---- the report ---- */
 
-/* With the units that Redis says are left only for readers. */
+/* Adds the units left according to Redis only for readers. */
 static json_t *pack_sale(const struct audit_sale *sale, const struct context *context)
 {
     json_t *segments = json_deep_copy(json_object_get(sale->head, "segments")), *segment;
@@ -168,7 +168,7 @@ static void print_lines(const json_t *lines, const char *before)
     json_array_foreach(lines, i, line)
     {
         snprintf(text, sizeof text, "%s", json_string_value(line));
-        say_clean(text); /* parts of it come from the service */
+        say_clean(text); /* parts of the text come from the service */
         printf("%s: %s\n", before, text);
     }
 }
@@ -201,8 +201,8 @@ static void print_report(const struct audit *audit, const json_t *sales, const c
     printf("verdict: %s\n", verdict);
 }
 
-/* Prints the report. EX_OK: consistent. EX_REFUSED: a difference. EX_TEMPFAIL: the sales moved all
- * the while. */
+/* Prints the report. EX_OK: consistent. EX_REFUSED: a difference. EX_TEMPFAIL: the sales never
+ * stood still. */
 static int report(const struct audit *audit)
 {
     bool consistent = json_array_size(audit->differences) == 0;
@@ -230,7 +230,7 @@ static int report(const struct audit *audit)
 
 /* ---- what to audit ---- */
 
-/* Of the present pod. */
+/* Adds a sale of the present pod. */
 static void add_sale(struct audit *audit, const char *sku)
 {
     if (audit_find(audit, sku))
@@ -242,7 +242,7 @@ static void add_sale(struct audit *audit, const char *sku)
         (struct audit_sale){.sku = sku, .pod = audit->context->config.pod};
 }
 
-/* Adds a sale that the command line names. With one pod, reading it will say if it is there. */
+/* Adds a sale that the command line names. With one pod, reading it will show whether it exists. */
 static int add_named(struct audit *audit, size_t number)
 {
     struct context *context = audit->context;
@@ -270,7 +270,7 @@ static int add_all(struct audit *audit, json_t *all)
     return status;
 }
 
-/* The skus that are named, else all. */
+/* Adds the named skus, or all. */
 static int choose_sales(struct audit *audit, json_t *all)
 {
     struct context *context = audit->context;

@@ -123,7 +123,7 @@ bool audit_sale_moved(const json_t *before, const json_t *after)
     return moved;
 }
 
-/* Reads the first page of the sale again, and keeps what it says now. */
+/* Reads the first page of the sale again, and keeps its new contents. */
 static int read_sale_again(struct audit *audit, struct audit_sale *sale)
 {
     char path[PATH_SIZE];
@@ -144,7 +144,7 @@ static int read_sale_again(struct audit *audit, struct audit_sale *sale)
     return EX_OK;
 }
 
-/* Reads each sale in one of the two ways. */
+/* Reads each sale by `read`. */
 static int read_sales(struct audit *audit, int (*read)(struct audit *, struct audit_sale *))
 {
     int status = EX_OK;
@@ -255,8 +255,8 @@ __attribute__((format(printf, 3, 4))) static void tell(const struct audit_sale *
     json_decref(text);
 }
 
-/* A segment that is not settled at the ledger's fence is one that the service itself recovers
- * before it sells from it; only another number of units is a difference. */
+/* The service itself recovers a segment that is not settled at the ledger's fence before it sells
+ * from it; only another number of units is a difference. */
 static void compare_redis(const struct audit_sale *sale, const json_t *segment, json_t *differences,
                           json_t *awaiting)
 {
@@ -283,7 +283,7 @@ static void compare_segment(const struct audit_sale *sale, size_t place, json_t 
     compare_redis(sale, segment, differences, awaiting);
 }
 
-/* While a sale is being counted for a new limit, the count is not complete. */
+/* Skips a sale that is being counted for a new limit, because its count is not complete. */
 static void compare_users(const struct audit_sale *sale, json_t *differences)
 {
     if (!json_is_integer(json_object_get(sale->head, "per_user_limit")) ||

@@ -15,25 +15,25 @@ struct audit_sale {
     json_t *head; /* GET /admin/audit/{sku}; owned */
     int64_t round;
     bool round_changed;                          /* orders were added up for another round */
-    uint64_t units;                              /* that orders of the round hold */
-    uint64_t hash_sum;                           /* the same, each times a hash of its user */
+    uint64_t units;                              /* held by orders of the round */
+    uint64_t hash_sum;                           /* these units, each times a hash of its user */
     uint64_t reserved, paid, cancelled, expired; /* orders of the round */
     uint64_t unkeyed, without_expiry;            /* orders with a fault */
-    uint64_t user_units, user_hash_sum, users_over_limit; /* as they are counted for users */
+    uint64_t user_units, user_hash_sum, users_over_limit; /* from the counts per user */
 };
 
-/* Takes a page of the sale: the first one says what the sale is, each more of its users.
- * EX_PROTOCOL for one of another form. */
+/* Takes a page of the sale: the first describes the sale, each further one more of its users.
+ * EX_PROTOCOL for a page of another form. */
 int audit_sale_add_page(void *sale, json_t *page);
 
 /* Adds a page's sums of this sale's orders. */
 void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums);
 
-/* True if the sale has sold or taken back anything between two looks at it: each change moves the
- * fence of a segment. */
+/* True if the sale has sold or taken back units between two readings: each change moves the fence
+ * of a segment. */
 bool audit_sale_moved(const json_t *before, const json_t *after);
 
-/* Adds a sentence for each difference to the one array; to the other one for each segment that the
+/* Adds a sentence to `differences` for each difference, and to `awaiting` for each segment that the
  * service would recover before it sells from it again. */
 void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting);
 
@@ -42,26 +42,26 @@ struct audit {
     struct audit_sale *sales;
     size_t sale_count;
     json_t *acked; /* an object whose names are the ids of orders that clients saw accepted */
-    size_t acked_repeats; /* ids that stood in the file once more */
-    json_t *missing;      /* those of `acked` that no listing has shown yet */
-    bool moved;           /* a sale has sold or taken back anything while it was read */
+    size_t acked_repeats; /* repeated ids in the file */
+    json_t *missing;      /* ids of `acked` that no listing has shown yet */
+    bool moved;           /* a sale has sold or taken back units while it was read */
     json_t *differences;
     json_t *awaiting;  /* segments that the service would recover before it sells from them */
     json_t *recovered; /* segments that a reconcile has set again */
 };
 
-/* The sale of this sku in the present pod; NULL if it is not audited. */
+/* Finds the sale of this sku in the present pod; NULL if it is not audited. */
 struct audit_sale *audit_find(struct audit *audit, const char *sku);
 
 /* Adds the ids of a file, one a line; "-" is standard input. With --pod the ids of other pods are
  * left out. False after a message. */
 bool audit_read_acked(struct audit *audit, const char *path);
 
-/* Reads all sales, their orders, the ids of orders where clients' ids are given, and all sales
- * again; `moved` then says whether these differ. EX_OK, or the exit status after a message. */
+/* Reads all sales, their orders, clients' ids if given, and all sales again; `moved` then says
+ * whether the sales differ. EX_OK, or the exit status after a message. */
 int audit_read(struct audit *audit);
 
-/* Sets `differences` and `awaiting` for all sales and for the ids that clients saw. */
+/* Sets `differences` and `awaiting` for all sales and for the clients' ids. */
 void audit_compare(struct audit *audit);
 
 #endif

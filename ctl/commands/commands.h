@@ -6,7 +6,7 @@
 
 #include "ctl/context.h"
 
-/* Commands that look. */
+/* Commands that show. */
 int status_run(struct context *context);
 int top_run(struct context *context); /* until q or a signal; without a terminal --count frames */
 int sales_run(struct context *context);
@@ -46,13 +46,13 @@ bool token_make(char out[2 * TOKEN_BYTES + 1]);
 bool settings_add(const struct options *options, json_t *body);
 
 /* Reads TIME: "none", "now", "+30m" from now (s, m, h, d), or a time in UTC as the service takes
- * it. A new JSON value, NULL if the text is anything else. */
+ * it. Returns a new JSON value, NULL if the text is anything else. */
 json_t *settings_time(const char *text, int64_t now_ms);
 
 struct listing {
     const char *sku;    /* only this sale's orders; NULL: of all */
     const char *status; /* only such orders; NULL: all */
-    const char *after;  /* only orders behind this id; NULL: all */
+    const char *after;  /* only orders after this id; NULL: all */
     /* Takes one order, whose texts are printable ASCII. EX_IOERR ends the walk. */
     int (*take)(void *argument, const json_t *order);
     void *argument;
@@ -60,7 +60,7 @@ struct listing {
 
 /* Walks the orders of the present pod in the order of their ids, each once. EX_OK when `take` has
  * got them all, EX_IOERR when it has ended the walk; else the exit status, after a message that
- * says where it ended. */
+ * says where the walk ended. */
 int listing_walk(struct context *context, struct listing *listing);
 
 #endif

@@ -1,4 +1,4 @@
-/* A daemon as status and top show it: its health, and its metrics from their Prometheus text. */
+/* Reads the health of a daemon, and its metrics from their Prometheus text, for status and top. */
 #include "ctl/commands/daemon.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { NAME_SIZE = 128 };
 
-/* The line behind the one that begins at `line`; NULL behind the last. */
+/* Returns the line after the one that begins at `line`; NULL after the last. */
 static const char *next_line(const char *line)
 {
     const char *end = strchr(line, '\n');
@@ -52,7 +52,7 @@ double metrics_quantile(const char *before, const char *now, const char *name, d
         snprintf(bucket, sizeof bucket, "%.*s", (int)strcspn(line, " "), line);
         double count = metrics_growth(before, now, bucket);
         if (count >= wanted && isinf(bound))
-            return low; /* beyond the last bound: at least that */
+            return low; /* beyond the last bound: at least this */
         if (count >= wanted)
             return count > low_count
                        ? low + (bound - low) * (wanted - low_count) / (count - low_count)

@@ -1,6 +1,6 @@
-/* seckillctl export: all orders as CSV, to standard output or a file.
+/* Writes all orders as CSV, to standard output or a file: seckillctl export.
  *
- * why_part: a file gets its name when it is complete, so nobody takes a part for the whole. */
+ * why_part: a file gets its name when it is complete, so nobody takes a part for all orders. */
 #define _GNU_SOURCE /* asprintf */
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum { PATH_SIZE = 256 };
 
-/* All of an order is printable ASCII: anything else could be for the terminal that shows it. */
+/* An order is all printable ASCII: other bytes could control the terminal that shows it. */
 static bool is_order(const json_t *order)
 {
     const char *name;
@@ -90,9 +90,9 @@ struct export
     int error; /* errno of a write that failed */
 };
 
-/* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one
- * that begins like a formula, so it gets a ' in front; so does one that begins with a ', so that
- * taking one ' away gives every id again. */
+/* Writes a user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run
+ * an id that begins like a formula, so it gets a ' in front; so does one that begins with a ', so
+ * that removing one ' restores every id. */
 static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
 {
     bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
@@ -161,7 +161,7 @@ static int write_orders(struct context *context, struct export *export)
     return EX_IOERR;
 }
 
-/* On the disk before it has its name. */
+/* Puts the file on disk before it gets its name. */
 static bool finish_file(FILE *file, const char *part, const char *path)
 {
     bool written = fflush(file) == 0 && fsync(fileno(file)) == 0;

@@ -1,4 +1,4 @@
-/* seckillctl order, user: one order, and the orders of one user. */
+/* Shows one order, or the orders of one user: seckillctl order, user. */
 #include "ctl/commands/commands.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static void print_order(const struct context *context, json_t *order)
 
 /* ---- one order ---- */
 
-/* Shows the order as the operators' listing has it. */
+/* Shows the order from the operators' listing. */
 static int find_listed(struct context *context, int64_t id)
 {
     char path[PATH_SIZE], text[32];
@@ -64,8 +64,8 @@ static int find_listed(struct context *context, int64_t id)
     return status;
 }
 
-/* A pod whose number the id has need not know the order: one of a version before pods is in pod 0,
- * whatever its id says. A proxy would ask the former pod again, so the listing is asked. */
+/* The pod in an id need not know the order: an order from before there were pods is in pod 0,
+ * whatever its id says. A proxy would ask the wrong pod again, so the listing is asked. */
 int orders_one(struct context *context)
 {
     char path[PATH_SIZE];
@@ -98,7 +98,7 @@ static int take_orders(void *argument, json_t *page)
     return EX_OK;
 }
 
-/* All orders of the user in the present pod. */
+/* Reads all orders of the user in the present pod. */
 static int read_orders(struct context *context, const char *user, json_t *orders)
 {
     char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];

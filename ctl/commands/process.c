@@ -1,7 +1,7 @@
-/* seckillctl log-level and drain: commands for daemons, not for sales.
+/* Controls daemons, not sales: seckillctl log-level and drain.
  *
- * log-level asks every daemon of the configuration. drain takes one out of the service, so where
- * there are several it must be named. */
+ * log-level asks every daemon of the configuration. drain takes one daemon out of the service,
+ * which must be named if there are several. */
 #include "ctl/commands/commands.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { FOR_S_MAX = 86400, LAME_DUCK_S_MAX = 600 };
 
 /* ---- log-level ---- */
 
-/* The body that sets the level; NULL for none. False after a message. */
+/* Reads the body that sets the level; NULL: show it. False after a message. */
 static bool read_level(const struct context *context, json_t **body_out)
 {
     const char *level = argument(context, 1);
@@ -73,8 +73,8 @@ int process_log_level(struct context *context)
 
 /* ---- drain ---- */
 
-/* The daemon that is meant; NULL after a message. `named` is room for one that the configuration
- * does not have. */
+/* Returns the daemon to drain; NULL after a message. `named` is room for a daemon that the
+ * configuration does not have. */
 static const struct address *find_daemon(const struct context *context, struct address *named)
 {
     const char *name = argument(context, 1);
@@ -89,7 +89,7 @@ static const struct address *find_daemon(const struct context *context, struct a
     return NULL;
 }
 
-/* The body of the call; NULL after a message. */
+/* Returns the body of the call; NULL after a message. */
 static json_t *read_drain(const struct context *context)
 {
     int64_t wait_s = -1;

@@ -1,8 +1,7 @@
-/* seckillctl create, reset, restock, retire: the rounds of a sale and their units.
+/* Manages the rounds of a sale and their units: seckillctl create, reset, restock, retire.
  *
- * why_two_questions: only a refused reset reports how many orders it would end. So a reset is
- * first sent as one that ends no round in use, and again, after the refusal was shown, as one that
- * does. */
+ * why_two_questions: only a refused reset reports how many orders it would end. So the first reset
+ * does not end a round in use; a second one, sent after the refusal was shown, does. */
 #define _GNU_SOURCE /* asprintf */
 #include "ctl/commands/commands.h"
 
@@ -21,7 +20,7 @@
 enum {
     UNITS_MAX = 10000000,
     SEGMENTS_MAX = 1024,
-    SEGMENTS = 20, /* of a new sale, unless it has fewer units */
+    SEGMENTS = 20, /* of a new sale with enough units */
     PATH_SIZE = 160,
     OPTIONS_SIZE = 256,
     USE_SIZE = 256,
@@ -29,7 +28,7 @@ enum {
 
 /* ---- keys ---- */
 
-/* The key of an earlier try, or a new one. False after a message. */
+/* Takes the key of an earlier try, or makes one. False after a message. */
 static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SIZE])
 {
     const char *given = context->options.values[OPTION_KEY];
@@ -43,7 +42,7 @@ static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SI
 /* ---- the call ---- */
 
 /* Writes the options that make a repeat by hand the same call: +30m would be another time then, and
- * a reset takes from the sale what it is not told. */
+ * a reset takes settings that it is not told from the sale. */
 static void write_options(const json_t *body, const char *key, char *out, size_t size)
 {
     const char *starts = answer_text(body, "starts_at"), *ends = answer_text(body, "ends_at");
@@ -58,7 +57,7 @@ static void write_options(const json_t *body, const char *key, char *out, size_t
              *starts ? " " : "", *ends ? "--ends " : "", ends, *ends ? " " : "", key);
 }
 
-/* Makes the call; Ctrl-C meanwhile says how to repeat it. */
+/* Makes the call; Ctrl-C meanwhile prints how to repeat it. */
 static void call_once(struct context *context, const struct call *call, const char *options,
                       struct reply *reply_out)
 {
@@ -88,7 +87,7 @@ static int send(struct context *context, const char *path, const json_t *body,
     write_options(body, key, options, sizeof options);
     call_once(context, &call, options, reply_out);
     if (strcmp(reply_out->code, "round_in_use") == 0)
-        return EX_REFUSED; /* the caller says more than the refusal does */
+        return EX_REFUSED; /* the caller says more than the refusal */
     int status = answer_check(context, reply_out, options);
     if (status == EX_OK)
         sale_print_one(context, reply_out->json);
@@ -97,7 +96,7 @@ static int send(struct context *context, const char *path, const json_t *body,
 
 /* ---- create ---- */
 
-/* --total and --segments; `total` and `segments` hold what stands without them. */
+/* Reads --total and --segments; without them `total` and `segments` keep their values. */
 static bool read_units(const struct context *context, int64_t *total, int64_t *segments)
 {
     const struct options *options = &context->options;
@@ -156,7 +155,7 @@ static void write_use(const json_t *problem, char use_out[USE_SIZE])
              (long long)answer_integer(problem, "reserved"));
 }
 
-/* The round's orders hold units: the reset ends it only if the operator has said so. */
+/* Ends a round whose orders hold units only if the operator has said so. */
 static int end_round(struct context *context, json_t *body, const struct reply *refusal)
 {
     char use[USE_SIZE];
@@ -176,7 +175,7 @@ static int end_round(struct context *context, json_t *body, const struct reply *
     return status;
 }
 
-/* A repeat of an earlier try says at once what that one said. */
+/* A repeat returns the earlier try's answer at once. */
 static int reset_sale(struct context *context, const char *sku, json_t *body, const json_t *stock)
 {
     struct reply reply;

@@ -1,4 +1,4 @@
-/* Sales as the service shows them: read, and described for readers. */
+/* Reads sales from the service, and describes them for readers. */
 #include "ctl/commands/sale.h"
 
 #include <langinfo.h>
@@ -58,7 +58,7 @@ int sale_read_all(struct context *context, json_t **sales_out)
     return status;
 }
 
-/* Times of the service sort as texts; they all have this form. */
+/* Writes the present time in the service's form, whose times sort as texts. */
 static void write_now(char text_out[TIME_SIZE])
 {
     struct tm utc;
@@ -120,7 +120,7 @@ void sale_print_one(const struct context *context, json_t *sale)
 
 /* ---- the bar ---- */
 
-/* A segment with anything left never looks empty. */
+/* A segment with units left never looks empty. */
 static const char *bar_part(json_int_t left, json_int_t capacity)
 {
     static const char *const blocks[] = {"\u00b7", "\u2581", "\u2582", "\u2583", "\u2584",

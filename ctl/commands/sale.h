@@ -1,4 +1,4 @@
-/* Sales as the service shows them: read, and described for readers. */
+/* Reads sales from the service, and describes them for readers. */
 #ifndef SECKILL_CTL_COMMANDS_SALE_H
 #define SECKILL_CTL_COMMANDS_SALE_H
 
@@ -7,33 +7,33 @@
 #include "ctl/context.h"
 #include "ctl/http.h"
 
-/* The argument as a sku, for a path; NULL after a message. */
+/* Returns the argument as a sku, for a path; NULL after a message. */
 const char *sale_argument(const struct context *context, size_t number);
 
 /* True if a text may be part of a path or query: [A-Za-z0-9._:-]{1,64}. False after a message that
- * names it by `what`. */
+ * calls it `what`. */
 bool sale_identifier(const char *text, const char *what);
 
-/* GET /admin/stock/{sku}. EX_OK: the caller frees the reply, whose JSON is an object. Else the exit
- * status after a message. */
+/* Sends GET /admin/stock/{sku}. EX_OK: the caller frees the reply, whose JSON is an object. Else
+ * the exit status after a message. */
 int sale_read(struct context *context, const char *sku, struct reply *reply_out);
 
-/* All sales, page by page, as a JSON array that the caller releases. Else the exit status. */
+/* Reads all sales, page by page, as a JSON array that the caller releases. Else the exit status. */
 int sale_read_all(struct context *context, json_t **sales_out);
 
-/* "open", "paused", "not started", "ended", "sold out" or "counting", by the clock of this machine.
- * A constant text. */
+/* Returns "open", "paused", "not started", "ended", "sold out" or "counting", by the clock of this
+ * machine. A constant text. */
 const char *sale_state(const json_t *sale);
 
 /* Prints the table of sales, and gives each its `state`. */
 void sale_print(json_t *sales);
 
-/* Prints the sale as a table, or with --json as it is. */
+/* Prints the sale as a table, or with --json unchanged. */
 void sale_print_one(const struct context *context, json_t *sale);
 
-/* Gives a stock its `bar`, with one character for each segment, or for a few of them where there
- * are many: how much of it is left. Blocks where the locale has UTF-8, else digits; a point is an
- * empty segment. */
+/* Gives a stock its `bar`: one character for each segment, or for a few if there are many, shows
+ * how much of it is left. Blocks if the locale has UTF-8, else digits; a point is an empty
+ * segment. */
 void sale_add_bar(json_t *stock);
 
 #endif

@@ -1,4 +1,4 @@
-/* seckillctl pause, resume, window, limit, pay-within: a sale's settings in mid-sale. */
+/* Changes a running sale's settings: seckillctl pause, resume, window, limit, pay-within. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum {
 
 /* ---- values ---- */
 
-/* Seconds of "30m"; negative if the text is not a span. */
+/* Returns the seconds of "30m"; negative if the text is not a span. */
 static int64_t span_seconds(const char *text)
 {
     static const struct {
@@ -50,7 +50,7 @@ json_t *settings_time(const char *text, int64_t now_ms)
     int64_t span_s = text[0] == '+' ? span_seconds(text + 1) : -1;
     if (strcmp(text, "none") == 0)
         return json_null();
-    if (!now && span_s < 0) /* the service knows what a time is */
+    if (!now && span_s < 0) /* the service checks the time */
         return *text && strspn(text, "0123456789-:.TZ") == strlen(text) ? json_string(text) : NULL;
     time_t seconds = (time_t)(now_ms / 1000 + (now ? 0 : span_s));
     if (!gmtime_r(&seconds, &utc))
@@ -112,7 +112,7 @@ static int change(struct context *context, const char *sku, const json_t *body)
     return EX_OK;
 }
 
-/* Asks when buyers of a sale that is open will be refused from now on. `what`: "pauses". */
+/* Asks for confirmation if buyers of an open sale will be refused from now on. `what`: "pauses". */
 static int confirm_stop(struct context *context, const char *sku, const char *what)
 {
     struct reply reply;
@@ -150,7 +150,7 @@ int settings_resume(struct context *context)
     return status;
 }
 
-/* A window that leaves the present moment out closes a sale that is open. */
+/* True for a window without the present moment, which closes an open sale. */
 static bool closes(const json_t *body)
 {
     json_t *now = settings_time("now", clock_wall_ms());

@@ -1,4 +1,4 @@
-/* seckillctl status: the daemons, their servers and the sales at a glance. */
+/* Shows the daemons, their servers and the sales at a glance: seckillctl status. */
 #include <stdio.h>
 
 #include "ctl/commands/commands.h"
@@ -65,7 +65,7 @@ int status_run(struct context *context)
     bool ready = true, answered = false;
     for (size_t i = 0; i < context->config.admin_count; i++)
         ask(context, &context->config.admin[i], daemons, &ready, &answered);
-    /* The health needs no token, and is worth its lines without the sales. */
+    /* The health needs no token, and is worth showing without the sales. */
     bool wanted = answered && context->config.admin_token[0] != '\0';
     int status = wanted ? sale_read_all(context, &sales) : EX_OK;
     json_t *all = json_pack("{s:o, s:o*}", "daemons", daemons, "sales", sales);

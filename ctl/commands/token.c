@@ -1,10 +1,10 @@
-/* seckillctl token: changes the tokens in a file, so that a daemon changes over without a gap.
+/* Changes the tokens in a file, so that a daemon changes over without a gap: seckillctl token.
  *
  *   rotate: the new token becomes the file's last line ─► SIGHUP ─► clients change over
  *     ─► prune: all lines but the last go ─► SIGHUP
  *
- * why_locked: of two commands at once, the second would write the file without the token of the
- * first. The folder is locked, as the file itself is replaced.
+ * why_locked: of two commands at once, the second would write the file without the first's token.
+ * The folder is locked, because the file itself is replaced.
  *
  * why_last: clients, this program among them, use the first line. A token that the daemon has not
  * read yet would lock them out. */
@@ -25,7 +25,7 @@
 #include "ctl/output/say.h"
 
 enum {
-    TOKENS_MAX = 8, /* that a daemon takes */
+    TOKENS_MAX = 8, /* tokens that a daemon takes */
     FILE_MODE = S_IRUSR | S_IWUSR,
 };
 
@@ -53,7 +53,7 @@ static bool add_line(struct tokens *tokens, char *line, const char *path)
     return true;
 }
 
-/* A file that is not there has no tokens yet. */
+/* A missing file has no tokens yet. */
 static int read_file(struct tokens *tokens, const char *path)
 {
     char line[TOKEN_SIZE + 16];
@@ -87,20 +87,20 @@ static bool write_lines(int fd, const struct tokens *tokens, size_t first)
     return good && fsync(fd) == 0;
 }
 
-/* The file of the daemon may belong to another user, who must go on reading it. */
+/* The daemon's file may belong to another user, who must still be able to read it. */
 static bool keep_access(int fd, const struct tokens *tokens)
 {
     bool same = tokens->owner == geteuid() && tokens->group == getegid();
     return (same || fchown(fd, tokens->owner, tokens->group) == 0) && fchmod(fd, tokens->mode) == 0;
 }
 
-/* A reader of the path sees the old file or the new one, whole. */
+/* Replaces the file at once: a reader of the path sees the whole old file or the whole new one. */
 static int write_file(const struct tokens *tokens, size_t first, const char *path)
 {
     char *part = NULL;
     if (asprintf(&part, "%s.new", path) < 0)
         abort();
-    unlink(part); /* what a run that was killed has left */
+    unlink(part); /* left behind by a killed run */
     int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
     int status = fd >= 0 ? EX_OK : EX_CANTCREAT;
     if (fd >= 0 &&

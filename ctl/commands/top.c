@@ -1,4 +1,4 @@
-/* seckillctl top: rates, servers and segments, anew every second. */
+/* Shows rates, servers and segments, updated every second: seckillctl top. */
 #include "ctl/commands/commands.h"
 
 #include <poll.h>
@@ -20,7 +20,7 @@ enum { INTERVAL_S = 1, INTERVAL_S_MAX = 3600, SALES_SHOWN_MAX = 8, FRAMES_MAX = 
 
 #define ORDERS(outcome) "seckill_orders_total{outcome=\"" outcome "\"}"
 
-/* Rates, each of the sum of some outcomes. */
+/* Rates, each over the sum of some outcomes. */
 static const struct {
     const char *name;
     const char *outcomes[8]; /* up to NULL */
@@ -52,7 +52,7 @@ static void end(int number)
     ended = 1;
 }
 
-/* Keys come at once and unseen; the cursor is hidden. */
+/* Makes keys arrive at once and unseen, and hides the cursor. */
 static void enter_terminal(void)
 {
     struct sigaction action = {.sa_handler = end};
@@ -74,7 +74,7 @@ static void leave_terminal(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &saved);
 }
 
-/* Waits for the next frame; false when the operator wants no more. */
+/* Waits for the next frame; false when the operator ends the program. */
 static bool wait_frame(const struct frames *frames, int64_t interval_s)
 {
     struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -127,7 +127,7 @@ static json_t *pack_daemon(const struct frames *frames, size_t daemon)
     return row;
 }
 
-/* The stocks of the sales that are named, else of the first ones that are not over. */
+/* Reads the stocks of the named sales, else of the first sales that are not over. */
 static json_t *read_stocks(struct context *context)
 {
     json_t *stocks = json_array(), *sales = NULL, *sale;
@@ -219,7 +219,7 @@ static void print_frame(struct frames *frames)
     fflush(stdout);
 }
 
-/* The first reading only begins the rates. */
+/* Runs all frames; the first reading only begins the rates. */
 static void run(struct frames *frames, int64_t interval_s, int64_t count)
 {
     ask(frames);

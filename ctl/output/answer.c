@@ -1,4 +1,4 @@
-/* Prints answers, or why a call has not ended well; returns the exit status. */
+/* Prints answers, or why a call did not succeed; returns the exit status. */
 #include "ctl/output/answer.h"
 
 #include <stdio.h>
@@ -28,8 +28,7 @@ int answer_status(const struct reply *reply)
     }
 }
 
-/* Adds a word of a command line, in quotes where a shell would take it for something else: 'a'\''b'
- * is a'b. */
+/* Adds a word of a command line, in quotes if a shell would interpret it: 'a'\''b' is a'b. */
 static char *put_word(char *at, const char *word)
 {
     bool plain = *word != '\0' && !strpbrk(word, " \t\n\"'\\$`!*?[](){}<>|&;~#");
@@ -39,13 +38,13 @@ static char *put_word(char *at, const char *word)
     return stpcpy(at, plain ? "" : "'");
 }
 
-/* Never a part of the command: without its key it would be another call. */
+/* Always writes the whole command: without its key it would be another call. */
 char *answer_repeat(const struct context *context, const char *repeat)
 {
     static const char lead[] = "to find out, repeat the call, which does nothing twice: seckillctl";
     size_t size = sizeof lead + (repeat ? strlen(repeat) + 1 : 0);
     for (int i = 1; i < context->argc; i++)
-        size += 4 * strlen(context->argv[i]) + 3; /* each sign a quote, a blank, two quotes */
+        size += 4 * strlen(context->argv[i]) + 3; /* each character a quote, a blank, two quotes */
     char *line = malloc(size), *at = line;
     if (!line)
         abort();
@@ -98,7 +97,7 @@ int answer_get(struct context *context, const char *path, struct reply *reply_ou
     return answer_ask(context, &call, reply_out);
 }
 
-/* A page goes to `take`, and pages->after to where the next one begins. */
+/* Passes a page to `take`, and sets pages->after to the beginning of the next one. */
 static int read_page(struct context *context, struct pages *pages)
 {
     char path[PATH_SIZE], after[ENCODED_USER_SIZE];
@@ -142,7 +141,7 @@ int answer_pages(struct context *context, struct pages *pages)
 void answer_print_all(const json_t *value)
 {
     json_dumpf(value, stdout,
-               JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys no ASCII text */
+               JSON_COMPACT | JSON_ENSURE_ASCII); /* no text in ASCII controls a terminal */
     putchar('\n');
 }
 

@@ -95,7 +95,7 @@ void say_on_signal(const char *text)
     sigfillset(&action.sa_mask);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         sigaction(signals[i], NULL, &before[i]);
-        if (before[i].sa_handler != SIG_IGN) /* as under nohup */
+        if (before[i].sa_handler != SIG_IGN) /* ignored signals stay so, as under nohup */
             sigaction(signals[i], &action, NULL);
     }
 }

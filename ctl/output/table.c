@@ -1,4 +1,4 @@
-/* A table for readers: columns as wide as their widest cell, counted in characters of UTF-8. */
+/* Prints a table for readers: columns as wide as their widest cell, in characters of UTF-8. */
 #define _GNU_SOURCE /* asprintf */
 #include "ctl/output/table.h"
 
@@ -25,7 +25,7 @@ static const json_t *find_member(const json_t *row, const char *path)
     }
 }
 
-/* The caller frees the text. */
+/* Writes a cell's text, which the caller frees. */
 static char *write_cell(const struct column *column, const json_t *row)
 {
     char *cell = NULL;
@@ -45,7 +45,7 @@ static char *write_cell(const struct column *column, const json_t *row)
     return cell;
 }
 
-/* Bytes that continue a character of UTF-8 are 10xxxxxx. */
+/* Counts no bytes that continue a character of UTF-8 (10xxxxxx). */
 static size_t width_of(const char *text)
 {
     size_t width = 0;
