@@ -23,8 +23,7 @@ bool ledger_met_held_row(const struct ledger *ledger)
     return db_met_held_row(ledger->db);
 }
 
-/* Queries rows of one kind and sets `held` of those found; a row may have been given more than
- * once. */
+/* Queries rows of one kind and sets `held` of those found; a row may be given repeatedly. */
 static bool mark_found(struct ledger *ledger, enum ledger_row_kind kind, const char *head,
                        const char *tail, struct ledger_row *rows, size_t count, bool held)
 {
@@ -53,8 +52,7 @@ static bool mark_found(struct ledger *ledger, enum ledger_row_kind kind, const c
     return true;
 }
 
-/* Marks all existing rows as held, committed or not, then unmarks those that can be locked at
- * once. */
+/* Marks all existing rows as held, committed or not, and unmarks those that it can lock at once. */
 static bool look_some(struct ledger *ledger, enum ledger_row_kind kind, struct ledger_row *rows,
                       size_t count)
 {

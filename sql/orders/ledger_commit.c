@@ -34,8 +34,7 @@ struct commit {
     bool late;     /* the time of an order was over */
 };
 
-/* Orders without a key come first: their rows begin with '#', which is less than any key's
- * letter. */
+/* Orders without a key come first: their rows begin with '#', less than any letter of a key. */
 static int compare_keys(const void *left, const void *right)
 {
     const struct ledger_order *a = *(const struct ledger_order *const *)left;
@@ -55,8 +54,7 @@ static int compare_limited(const void *left, const void *right)
 }
 
 /* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes that
- * carry the same users meet there, and in one order they wait for each other instead of
- * deadlocking. */
+ * carry the same users meet there, and one order prevents deadlocks. */
 static void list_orders(struct commit *commit)
 {
     for (size_t i = 0; i < commit->order_count; i++) {

@@ -100,8 +100,7 @@ static void mark_unread(struct range *ranges, size_t count, uint64_t last_read_i
             ranges[i].due = true;
 }
 
-/* Deletes the ranges that have no due order left. The next reader deletes a range that stays
- * behind. */
+/* Deletes the ranges without a due order. The next reader deletes a range that stays behind. */
 static bool delete_decided(struct ledger *ledger, const struct range *ranges, size_t count)
 {
     struct sql_text *sql = &ledger->sql;

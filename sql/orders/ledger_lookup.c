@@ -171,8 +171,7 @@ static void read_key(struct ledger_key *keys, size_t count, char **row)
 
 /* why_uncommitted: InnoDB shows such a read the newest version of each row, committed or not. A
  * locking read would tell as much, but wait for the transaction that has written the key and hold
- * up every other order of the batch. The level applies to the next transaction alone, the
- * SELECT. */
+ * up every other order of the batch. The level is for the next transaction, the SELECT. */
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count)
 {
     struct sql_text *sql = &ledger->sql;

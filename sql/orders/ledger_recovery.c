@@ -27,8 +27,7 @@ enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
 
 /* ---- unknown commits and segments ---- */
 
-/* Waits for a transaction that holds the row; from then on no update with an older fence is
- * accepted. */
+/* Waits for a transaction that holds the row; later updates with an older fence are refused. */
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
 {
     sql_printf(sql, "UPDATE stock_segment SET fence=%ju WHERE sku=%s AND segment=%u AND fence<%ju;",

@@ -214,8 +214,7 @@ static void text_statuses(struct sql_text *sql, const struct ledger_return *retu
     sql_append(sql, ")", 1);
 }
 
-/* Appends a list of the sales whose units return, each with the round or the number of its first
- * changed segment. */
+/* Lists the sales whose units return, each with round or number of its first changed segment. */
 static void text_sales(struct sql_text *sql, const struct ledger_return *returned, bool rounds)
 {
     const char *sku = NULL;

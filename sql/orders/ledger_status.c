@@ -27,8 +27,7 @@ static const char *const names[] = {
 #define IN_TIME "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND o.round="
 #define RESERVED(condition) "(o.status='reserved' AND " condition ")"
 
-/* All transitions, each from LEDGER_RESERVED. Every statement that changes a status uses its
- * condition. */
+/* All transitions, each from LEDGER_RESERVED. Each change of a status states its condition. */
 static const char *const conditions[LEDGER_STATUSES] = {
     [LEDGER_PAID] = RESERVED(IN_TIME ROUND_NOW("")),
     [LEDGER_CANCELLED] = RESERVED("TRUE"),

@@ -84,8 +84,7 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
  * transaction to end, then looks for one of its orders by id, sale, round, user and key (another
  * process may have used the id for another order). If the update has a fence, raises the row's to
  * it, so that a transaction that has not begun yet is refused. LEDGER_OK: it was committed, and is
- * on disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: the ledger cannot be asked
- * now. */
+ * on disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: no answer now. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order);
 
@@ -131,9 +130,8 @@ struct ledger_record {
 
 /* ---- orders by id and by key ---- */
 
-/* Fills in up to LEDGER_ORDERS_MAX records by their `order_id`; an id may come more than once. The
- * orders found are committed, though perhaps not on disk yet (ledger_confirm). LEDGER_OK or
- * LEDGER_FAILED. */
+/* Fills in up to LEDGER_ORDERS_MAX records by their `order_id`; ids may repeat. The orders found are
+ * committed, perhaps not on disk yet (ledger_confirm). LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
                                       size_t count);
 
@@ -198,8 +196,7 @@ enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota
  * (an id that comes more than once: at its first place). Waits for nobody: a record that stays
  * `payable` belongs to an order that another transaction is changing; try it again. LEDGER_OK: what
  * the records say is on disk, unless it may still change. LEDGER_DAMAGED: nothing is paid, because
- * the rows of an order to pay make no sense (`damaged`); repeat without it. LEDGER_UNKNOWN: repeat
- * it. */
+ * the rows of an order to pay are `damaged`; repeat without it. LEDGER_UNKNOWN: repeat it. */
 enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
                               size_t count, bool *moved_out);
 

@@ -11,8 +11,7 @@
     "NOT EXISTS(SELECT 1 FROM sale_round r WHERE r.sku=o.sku AND r.round=o.round "                 \
     "AND(r.step<>'keys' OR r.purged_to>0))"
 
-/* The orders are read first, along their primary key: a join in another order would read the whole
- * table. */
+/* Reads orders first, along their primary key: another join order would read the whole table. */
 #define ORDERS "FROM orders o FORCE INDEX(PRIMARY)"
 #define SALE "JOIN sale s ON s.sku=o.sku "
 #define ROUND SALE "AND s.round=o.round "

@@ -134,8 +134,7 @@ static enum db_result go_on(struct step *step)
     return step->cleared ? count(step) : forget(step);
 }
 
-/* Opens the sale, unless a reset or another limit came in between: it locks the row, then checks
- * it. */
+/* Opens the sale, unless a reset or another limit came in between: locks the row, then checks. */
 static enum db_result open_sale(struct ledger *ledger, const char *sku)
 {
     enum db_result result =

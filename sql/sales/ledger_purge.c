@@ -92,8 +92,7 @@ static enum db_result delete_keys(const struct piece *piece, uint64_t end)
                      piece->ended_before);
 }
 
-/* Rounds that have not begun come first, so all other due rounds are at least as far as this
- * one. */
+/* Rounds not begun come first, so all other due rounds are at least as far as this one. */
 static enum db_result purge_keys(struct piece *piece)
 {
     uint64_t end = 0;

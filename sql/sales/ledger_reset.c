@@ -31,8 +31,7 @@ static enum db_result lock_sale(struct beginning *beginning)
     struct ledger *ledger = beginning->ledger;
     const struct ledger_sale *sale = beginning->sale;
     char **row;
-    /* A new row gets the last round of an earlier sale of the sku, or 0, so that rounds count
-     * on. */
+    /* A new row gets the last round of the sku's earlier sale, or 0, so rounds count on. */
     enum db_result result =
         ledger_do_row(ledger, &row,
                       "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT %s"
@@ -49,8 +48,7 @@ static enum db_result lock_sale(struct beginning *beginning)
     return same ? DB_OK : DB_NO;
 }
 
-/* Writes the key before units are read, so that a repeat that waited for its first try is a
- * duplicate. */
+/* Writes the key before units are read: a repeat that waited for its first try is a duplicate. */
 static enum db_result write_key(struct beginning *beginning)
 {
     const struct ledger_reset *reset = beginning->reset;

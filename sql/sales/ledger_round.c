@@ -81,8 +81,7 @@ enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDE
     return LEDGER_OK;
 }
 
-/* Appends the end of a piece's reserved orders, with ids from `from` on and below `below` (0:
- * any). */
+/* Appends the end of reserved orders with ids from `from` on and below `below` (0: no bound). */
 static void text_end(struct sql_text *sql, const char *sku, uint32_t round, uint64_t from,
                      uint64_t below)
 {

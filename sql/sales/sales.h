@@ -7,8 +7,7 @@
 /* ---- sales ---- */
 
 /* Settings that may change while a sale runs. Each change and each restock increments the version
- * in the sale and all of its segments at once, so that a stock update decided by older settings is
- * refused. */
+ * in the sale and all of its segments at once, so that the ledger refuses updates by older ones. */
 struct ledger_settings {
     int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
     int64_t ends_ms;   /* the first moment that is too late; 0: open until sold out */
@@ -40,8 +39,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
                                      void *context);
 
 /* Lists the first `max` sales after `after` ("" for the first) in order of sku; leaves out damaged
- * rows and notes them in ledger_fault. LEDGER_OK, LEDGER_FAILED, or LEDGER_DAMAGED: too many rows
- * were damaged. */
+ * rows and notes them in ledger_fault. LEDGER_OK, LEDGER_FAILED; LEDGER_DAMAGED: too many were. */
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out);
 
@@ -66,8 +64,7 @@ enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku
 /* Bounds a query's rows in memory: 65,536 (5 MB) if all sales have LEDGER_SEGMENTS_MAX segments. */
 enum { LEDGER_STOCK_SKUS_MAX = 64 };
 
-/* Gets a sale with its units sold, and its segments in order, of the same round. Must not use the
- * ledger. */
+/* Gets a sale with its units sold and its round's segments in order. Must not use the ledger. */
 typedef void ledger_stock_visit(const struct ledger_sale *sale,
                                 const struct ledger_segment *segments, size_t count, void *context);
 
@@ -123,8 +120,7 @@ struct ledger_restock {
  * one unit, so some may lose units. Increments the settings' version. On LEDGER_OK `sale_out` and
  * `segments_out` (room for `fence_count`) are as they are now. LEDGER_NO: there is no such sale,
  * its number of segments has changed, or it would exceed `total_max`. LEDGER_DUPLICATE: the key has
- * been used. LEDGER_UNKNOWN: a call with a key may be repeated, and waits for the first try to
- * end. */
+ * been used. LEDGER_UNKNOWN: as for ledger_reset. */
 enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *restock,
                                   struct ledger_sale *sale_out,
                                   struct ledger_segment *segments_out);
@@ -218,8 +214,7 @@ struct ledger_purged {
 };
 
 /* Deletes about `rows` rows of a round that ended more than `days` ago: the keys of its orders, by
- * which their users list them as well, and its users' quotas. Orders stay. LEDGER_NO: no such
- * round. */
+ * which their users list them as well, and its users' quotas. Orders stay. LEDGER_NO: none. */
 enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned rows,
                                 struct ledger_purged *purged_out);
 
