@@ -142,8 +142,7 @@ struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
     return sale;
 }
 
-/* Takes the sale out of its chain. A thread that is at the sale still follows its link. Under the
- * mutex. */
+/* Takes the sale out of its chain; threads at the sale still follow its link. Under the mutex. */
 static void take_out(struct sale_cache *cache, struct sale *sale)
 {
     _Atomic(struct sale *) *link = &cache->chains[hash_slot(sale->sku, CHAINS)];

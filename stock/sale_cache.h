@@ -1,5 +1,4 @@
-/* The sales that this process knows: a cache of the ledger, which remembers how many units are
- * left. */
+/* The sales that this process knows: a cache of the ledger, which remembers the units left. */
 #ifndef STOCK_SALE_CACHE_H
 #define STOCK_SALE_CACHE_H
 
@@ -59,9 +58,8 @@ void sale_cache_on_message(struct sale_cache *cache, const char *message);
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
 void sale_cache_invalidate(struct sale_cache *cache);
 
-/* Until `until_ns` (monotonic) other transactions may hold rows of the ledger for long, so a worker
- * looks at the rows before it changes them; sale_cache_held_expected is true until then. Any
- * thread. */
+/* Until `until_ns` (monotonic) other transactions may hold rows of the ledger for long, so workers
+ * look at rows before changing them; sale_cache_held_expected is true until then. Any thread. */
 void sale_cache_expect_held(struct sale_cache *cache, int64_t until_ns);
 bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns);
 
@@ -109,8 +107,7 @@ bool sale_end_fenced(const struct sale *sale, int64_t ends_ms);
  * for a sale without any of these. */
 bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out);
 
-/* Ends what is remembered and confirmed: units may have come back, or settings may have changed.
- * Any thread. */
+/* Ends the memory and the confirmation: units or settings may have changed. Any thread. */
 void sale_invalidate(struct sale *sale);
 
 /* True while the ledger is remembered to have fewer than `qty` units left. When that memory

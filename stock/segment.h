@@ -89,8 +89,7 @@ void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint6
 /* Posts the release alone. A segment that is not settled stays dirty. */
 void segment_post_release(struct stock *stock, struct segment_hold *hold);
 
-/* Ends a hold whose units, if any, were certainly not sold: gives them back, removes its mark and
- * releases it. */
+/* Ends a hold whose units were certainly not sold: gives them back, unmarks and releases it. */
 void segment_give_back(struct stock *stock, struct segment_hold *hold);
 
 /* Recovers dirty holds of one sale: raises the ledger's fences to the holds' fences, posts the

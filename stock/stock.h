@@ -1,5 +1,4 @@
-/* The stock as one thread sees it: opens and closes its connections to Redis and the ledger, and
- * decides orders. */
+/* The stock of one thread: opens its connections to Redis and the ledger, and decides orders. */
 #ifndef STOCK_STOCK_H
 #define STOCK_STOCK_H
 
@@ -21,8 +20,7 @@
 struct stock;
 
 /* Orders per minute at a steady rate, and the number that may come at once; 0 per minute: no limit.
- * All processes on one Redis share them. Any thread may change them at any time: the next batch
- * sees it. */
+ * All processes on one Redis share them. Any thread may change them: the next batch sees it. */
 struct stock_rates {
     _Atomic unsigned user_per_min, user_burst;
     _Atomic unsigned address_per_min, address_burst;

@@ -1,5 +1,4 @@
-/* Holds the inside of a thread's stock: its pipeline, its clients, its sales, and judgements of one
- * order. */
+/* Keeps the inside of a thread's stock: pipeline, clients, sales, and judgements of one order. */
 #include "stock/stock_core.h"
 
 #include <assert.h>

@@ -268,8 +268,7 @@ static void refuse(const struct rate *rate, const struct question *question, con
     };
 }
 
-/* Without an answer no order of the question is let through. If Redis is lost as a whole, nothing
- * is decided. */
+/* Without an answer no order is let through. If Redis is lost as a whole, none is decided. */
 static void read_answer(struct stock *stock, const struct question *question)
 {
     const struct rate *rate = stock->rate;

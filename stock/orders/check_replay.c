@@ -20,8 +20,7 @@ enum {
 
 static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
 
-/* True for an order that is open, or is refused or tried again unless its key was accepted
- * before. */
+/* True for an open order, and for one refused or tried again unless its key was accepted before. */
 static bool waits_for_key(const struct stock_order *order)
 {
     bool deferred = order->deferred && order->outcome == STOCK_AGAIN;

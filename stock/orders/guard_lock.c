@@ -109,8 +109,7 @@ void guard_lock_close(struct stock *stock)
     stock->guard_lock = NULL;
 }
 
-/* True when the batch already holds the lock: it keeps it while it recovers a segment and locks it
- * again. */
+/* True when the batch already holds the lock, which it keeps while it recovers the segment. */
 static bool has(const struct guard_lock *guard, const char *name)
 {
     for (size_t i = 0; i < guard->count; i++)

@@ -17,8 +17,7 @@ bool held_rows_expected(const struct stock *stock)
     return sale_cache_held_expected(stock->sale_cache, clock_now_ns());
 }
 
-/* Notes the row for the log, and counts the ledger as a failed server, so that clients are told
- * so. */
+/* Notes the row for the log, and the ledger as a failed server, so that clients are told so. */
 static void note(struct stock *stock, const char *sku, const char *row)
 {
     struct stock_held *held = &stock->held_row;

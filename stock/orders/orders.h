@@ -1,6 +1,5 @@
 /* The parts that decide a batch of orders, for stock/ alone: the batch, the checks that may refuse
- * an order, the strategies with their common steps, and the handling of rows and locks that others
- * hold. */
+ * an order, strategies and their common steps, rows and locks held by others. */
 #ifndef STOCK_ORDERS_ORDERS_H
 #define STOCK_ORDERS_ORDERS_H
 
@@ -90,9 +89,8 @@ void group_retry(struct group *group, uint32_t segment);
 /* Gives taken units to open orders, all or nothing. */
 void group_fill(struct group *group);
 
-/* Takes its units, if any, away from an order that cannot be committed now. The order is tried
- * again, a bounded number of times, if the server that failed is `reachable` by now; else it is
- * unavailable. */
+/* Takes its units, if any, away from an order that cannot be committed now. It is tried again, a
+ * bounded number of times, if the failed server is `reachable` by now; else it is unavailable. */
 void batch_order_fail(struct batch_order *entry, bool reachable);
 
 /* Fails filled orders until the rest fit in the units of the holds that are not withheld. */
@@ -104,8 +102,7 @@ bool group_open(const struct group *group);
 /* Returns the greatest number of passes that an open order of the group has made. */
 int group_passes(const struct group *group);
 
-/* Decides the group's open orders: sold out where an order wants more than `left`, else
- * `outcome`. */
+/* Decides the group's open orders: sold out if an order wants more than `left`, else `outcome`. */
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
 
 /* Fails the group's open orders. */
@@ -119,10 +116,9 @@ void batch_lost(struct stock *stock, struct batch *batch);
 
 /* ---- check_settings.c: is the sale open, and which snapshot of it decides the order? ----
  *
- * Any snapshot may let an order in: its stock update names the version of the settings, and the
- * ledger refuses the update when they have changed. A refusal has no such guard, so orders are
- * refused only by settings that the ledger confirmed lately, and that no message has invalidated
- * since. */
+  * Any snapshot may let an order in: its stock update names the version of the settings, and the
+  * ledger refuses the update when they have changed. A refusal has no such guard, so orders are
+  * refused only by settings that the ledger confirmed lately and no message invalidated since. */
 
 /* Begins a batch: sets each order's group, and decides an order that has no sale, or whose sale is
  * not open at its created_ms. Asks the ledger, once for all, only for sales that are not cached, or
@@ -148,8 +144,7 @@ void settings_fence_ended(struct stock *stock, struct stock_order *const *orders
 
 /* Decides open orders of sales with a limit: STOCK_LIMIT if the user would have too much by the
  * ledger, STOCK_AGAIN if so only with earlier ones among `orders`. `late`: the ledger has just
- * refused one of them, so it must be asked. At most one query. False when the ledger cannot be
- * asked. */
+ * refused one: ask it. At most one query. False when the ledger cannot be asked. */
 bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t count, bool late);
 
 /* ---- check_replay.c: was the key accepted before? ----
@@ -183,8 +178,7 @@ bool replay_find_refused(struct stock *stock, struct stock_order *const *orders,
 void replay_committed(struct stock *stock);
 
 /* Call it before repeats are answered: makes durable what they were answered from, or else they
- * become STOCK_UNAVAILABLE. Costs a commit, unless the batch has committed since its keys were
- * looked up. */
+ * become STOCK_UNAVAILABLE. Costs a commit, unless the batch committed after the look-up. */
 void replay_confirm(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* ---- check_rate.c: how often do the user and the client address order? ---- */
@@ -200,8 +194,7 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
 
 /* Reads the answer after the pipeline was sent, if the question was in it: decides orders over a
  * limit and notes the others as let through. If Redis is lost nothing is decided; the caller sees
- * that. If Redis refused the question, or the cluster's node for it is lost, all its orders
- * fail. */
+ * that. If Redis refused the question, or its cluster node is lost, all its orders fail. */
 void rate_read(struct stock *stock);
 
 /* Sends the question by itself if it still waits in the pipeline. If Redis is lost, the open orders
@@ -273,8 +266,7 @@ bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size);
 void guard_lock_close(struct stock *stock);
 
 /* Takes the guard lock, then does as segment_post_take. A segment whose guard lock is held
- * elsewhere is busy at once. Once a guard lock could not be asked for, the batch asks for no
- * more. */
+ * elsewhere is busy at once. After one could not be asked for, the batch asks for no more. */
 void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 

@@ -49,8 +49,7 @@ static bool end_take(struct stock *stock, struct group *group, size_t first_hold
 }
 
 /* Releases the holds without settling, when it is unknown what Redis or the ledger has done. The
- * next holder finds the segments dirty and recovers them; the release spares it the wait for the
- * leases. */
+ * next holder recovers the dirty segments; the release spares it the wait for their leases. */
 static void abandon(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -125,8 +124,7 @@ static void conclude(struct stock *stock, struct batch *batch)
 }
 
 /* True when the batch held most of a sale's segments. A worker that settles one batch and locks for
- * the next in one trip leaves others no moment, which matters where they find few other
- * segments. */
+ * the next in one trip leaves others no moment, which matters if other segments are few. */
 static bool held_most(const struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
@@ -146,8 +144,7 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
     bool alive = strategy_take(
         stock, batch, stock->guard_lock ? guard_lock_post_take : segment_post_take, take, end_take);
     enum ledger_result result = alive ? strategy_commit(stock, batch) : LEDGER_UNKNOWN;
-    /* After an unknown commit no hold may be settled, not even at its old fence: its units may be
-     * sold. */
+    /* After an unknown commit settle no hold, not even at its old fence: its units may be sold. */
     if (result == LEDGER_UNKNOWN)
         abandon(stock);
     else

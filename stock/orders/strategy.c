@@ -238,8 +238,7 @@ static bool drop_held(struct stock *stock, struct batch *batch)
     return held_rows_drop(stock, batch);
 }
 
-/* Leaves out the orders that kept the filled ones from being committed. False when it leaves out
- * none. */
+/* Leaves out the orders that kept the filled ones from being committed. False: no such order. */
 static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     switch (result) {

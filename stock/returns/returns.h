@@ -1,5 +1,4 @@
-/* Pays, cancels and expires orders; the units of cancelled and expired ones can be sold again at
- * once. */
+/* Pays, cancels and expires orders; units of the latter two can be sold again at once. */
 #ifndef STOCK_RETURNS_RETURNS_H
 #define STOCK_RETURNS_RETURNS_H
 

@@ -1,5 +1,4 @@
-/* Pays, cancels and expires orders: cancels and pays for clients, expires those whose time to pay
- * is over. */
+/* Pays and cancels orders for clients, and expires orders whose time to pay is over. */
 #include "stock/returns/returns.h"
 
 #include <assert.h>
@@ -15,8 +14,7 @@ _Static_assert((int)STOCK_CHANGES_MAX <= (int)LEDGER_RETURNS_MAX, "one return ta
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call survives */
 
-/* Repeats a call until the orders' statuses are known, the time is over, or no server can be
- * reached. */
+/* Repeats a call until the orders' statuses are known, time is over, or no server is reachable. */
 struct trial {
     struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
     size_t open_count;
@@ -95,8 +93,7 @@ static struct ledger_record *const *open_records(struct trial *trial,
     return records;
 }
 
-/* Returns the result of a change to `to` by the order's record. BUSY: the change can still be
- * made. */
+/* Returns the result of a change to `to` by the order's record. BUSY: the change is possible. */
 static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
 {
     if (record->damaged)

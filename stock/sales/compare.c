@@ -115,8 +115,7 @@ static bool read_ledger(struct stock *stock, const char *sku, const struct sale_
     return found;
 }
 
-/* Compares contents only: no segment is settled at its row's fence, which read_ledger has
- * raised. */
+/* Compares contents only: read_ledger has raised the rows' fences above those in Redis. */
 static void list_differences(const struct stock *stock, const struct ledger_segment *rows,
                              struct stock_report *report)
 {

@@ -50,8 +50,7 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
     return done;
 }
 
-/* A reset may change the number of segments before the locks are held: then all are locked
- * again. */
+/* A reset may change the number of segments before they are locked: then it locks all again. */
 enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
                                           struct sale_lock *locked)
 {
@@ -99,8 +98,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
             segment_post_retire(stock, lock);
             continue;
         }
-        /* If Redis has forgotten fences, the ledger is ahead: the next lock must get a greater
-         * one. */
+        /* If Redis forgot fences, the ledger is ahead: the next lock must get a greater one. */
         if (rows[i].fence > lock->fence)
             segment_post_fence(stock, lock, rows[i].fence);
         locked->holds[i].call = stock->call_count;

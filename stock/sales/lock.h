@@ -47,8 +47,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked, uint32_
  * when every call was answered with yes. */
 bool sale_lock_release(struct stock *stock, struct sale_lock *locked);
 
-/* A change of a sale that is tried until its outcome is known. Embed it first in the data of a
- * try. */
+/* A change of a sale, tried until its outcome is known. Embed it first in the data of a try. */
 struct sale_change {
     const char *sku;
     const char *key; /* idempotency key; NULL or "" for none */

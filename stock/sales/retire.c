@@ -58,8 +58,7 @@ static enum stock_admin_result end_gone(struct stock *stock, const struct retiri
     return STOCK_ADMIN_OK;
 }
 
-/* Counts the orders that hold units, from where an earlier call stopped. OK: no order is
- * reserved. */
+/* Counts the orders that hold units, on from an earlier call. OK: no order is reserved. */
 static enum stock_admin_result count_held(struct stock *stock, const struct retiring *retiring)
 {
     struct ledger_held *held = &stock->held;

@@ -1,5 +1,4 @@
-/* Changes and comparisons of a sale as a whole: settings, rounds, units added, its end, an
- * audit. */
+/* Changes and comparisons of whole sales: settings, rounds, added units, ends, audits. */
 #ifndef STOCK_SALES_SALES_H
 #define STOCK_SALES_SALES_H
 

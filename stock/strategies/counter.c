@@ -73,8 +73,7 @@ static size_t post_locks(struct stock *stock, struct group *group, size_t first_
 }
 
 /* Recovers the dirty segments. Their locks keep processes from recovering one segment at once; a
- * take of no units under the lock tells whether the segment still is dirty. False when Redis is
- * lost. */
+ * take of no units under the lock tells whether it still is dirty. False when Redis is lost. */
 static bool recover(struct stock *stock, struct group *group, size_t first_hold)
 {
     struct segment_hold *locked[STOCK_HOLDS_MAX];
@@ -124,8 +123,7 @@ static void recover_refused(struct stock *stock, struct batch *batch)
         recover(stock, &batch->groups[i], 0);
 }
 
-/* Gives back units that are certainly not sold, but none that an unanswered commit may have
- * sold. */
+/* Gives back units that are certainly not sold, none that an unanswered commit may have sold. */
 static void end_holds(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
@@ -149,8 +147,7 @@ static void end_holds(struct stock *stock, struct batch *batch, enum ledger_resu
 }
 
 /* Units that the ledger has and the counters lack are either in flight and may come back, or leaked
- * by a process that died. After some passes, each of which tried the counters again, they count as
- * leaked. */
+ * by a process that died. After some passes with new tries they count as leaked. */
 static void conclude(struct stock *stock, struct group *group)
 {
     if (group->busy || group->stale || group->held || group_passes(group) < IN_FLIGHT_PASSES)
@@ -245,8 +242,7 @@ static void post_optimistic(struct stock *stock, struct segment_hold *hold, stru
     counter_begin(hold, sale, snapshot, segment, wanted);
 }
 
-/* Reads a hash's fields as numbers. False when the segment cannot be sold from, by the conditions
- * of stock_count.lua. */
+/* Reads a hash's fields as numbers. False when stock_count.lua would not sell from it. */
 static bool read_fields(const struct command *read, uint32_t round, int64_t *available_out,
                         uint64_t *settled_out)
 {

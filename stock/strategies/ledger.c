@@ -16,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Begins a hold without a lock or a take: the update's condition tells whether the units are
- * there. */
+/* Begins a hold without a lock or a take: the update's condition tells if the units are there. */
 static void begin_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
