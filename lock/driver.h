@@ -41,8 +41,7 @@ struct lock_driver {
     void (*wait)(void *self, struct seclock_handle *handle, int wait_ms);
 
     /* Optional. The caller has ended its wait: it has `acquired` the lock, or it must leave the
-     * queue. Called once after one or more acquire calls with handle->waits, also without
-     * `wait`. */
+     * queue. Called once after acquire calls with handle->waits, also without `wait`. */
     void (*stop_waiting)(void *self, struct seclock_handle *handle, bool acquired);
 
     /* Extends each lease to its full length, in as few round trips as possible. The handles come in

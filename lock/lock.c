@@ -87,8 +87,7 @@ static void count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Handles a granted lock. If the answer comes only after the local deadline, releases the hold at
- * once. */
+/* Handles a granted lock. After the local deadline it releases the hold at once. */
 static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_t sent_ns,
                                            int lease_ms)
 {
@@ -154,8 +153,7 @@ static int doubled(int ms, int least, int most)
 }
 
 /* Returns the time until the next try, whether a message comes or not. Drivers with messages still
- * try every poll_ms, in case one is lost; the others back off. Jitter keeps waiters from colliding
- * again. */
+ * try every poll_ms, in case one is lost; the others back off. Jitter spreads them. */
 static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pause_ms)
 {
     assert(left_ms > 0);

@@ -21,8 +21,7 @@ enum {
     PAUSE_MS_MAX = 64,
 };
 
-/* Values share the connections of the Redis kinds or of the table lock, which are those drivers'
- * state. */
+/* Values share the connections, the drivers' state, of the Redis kinds or of the table lock. */
 static enum seclock_result store_find(struct seclock_client *client, enum seclock_store store,
                                       const char *name, void **self_out)
 {
@@ -69,8 +68,7 @@ static enum seclock_result overtaken(bool repeated)
 }
 
 /* The script recognises a repeat by the id of the change. It is sent as EVAL with its text, because
- * values are rarer than locks, and the script does not merit a place in the list of loaded
- * scripts. */
+ * values are rarer than locks and do not merit a place in the list of loaded scripts. */
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {

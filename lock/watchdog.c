@@ -6,9 +6,8 @@
  * deadline. Each renewal moves that deadline but not the look, so the thread looks about once a
  * lease and then finds a later deadline.
  *
- * why_threads_apart: a renewal may have to wait for a silent server and for its client library.
- * That must delay neither the notice of another loss nor the renewals at servers of another
- * kind. */
+  * why_threads_apart: a renewal may have to wait for a silent server and for its client library.
+  * That must delay neither another loss's notice nor renewals at other kinds of servers. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
@@ -51,8 +50,7 @@ struct watchdog {
 
 /* ---- when ---- */
 
-/* Returns when 1/part of the lease has passed, 10 % more or less, but not beyond the local
- * deadline. */
+/* Returns when 1/part of the lease has passed, +- 10 %, but not beyond the local deadline. */
 static int64_t due_after(const struct seclock_handle *handle, int64_t from_ns, int part)
 {
     assert(part > 0);

@@ -270,8 +270,7 @@ static bool holding_let_go(struct get_lock *self, struct holding *holding, bool 
     return last;
 }
 
-/* Checks at a re-entry that the connection still has the lock: the server may have ended it
- * silently. */
+/* Checks at a re-entry whether the connection still has the lock: it may have ended silently. */
 static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;

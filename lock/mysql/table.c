@@ -221,8 +221,7 @@ static enum db_result renew_in_time(const struct mysql_pool *pool, struct db *db
     return result;
 }
 
-/* Locks the rows of a batch in the order of their names, so that two transactions do not
- * deadlock. */
+/* Locks a batch's rows in the order of their names, which prevents deadlocks. */
 static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {

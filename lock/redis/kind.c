@@ -193,8 +193,7 @@ static enum seclock_result redis_release(void *self, struct seclock_handle *hand
 
 /* A waiter that counts as alive for some time tries again before that ends, with random jitter. A
  * waiter that wants several permits passes a wake-up on, because the returned permit may be enough
- * for another one. Without memory or descriptors for a subscription the waiter polls every 50
- * ms. */
+ * for another one. Without memory or descriptors for a subscription it polls every 50 ms. */
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms >= 0);
@@ -235,8 +234,7 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
 
 /* ---- for operators ---- */
 
-/* Wakes the head of a queue on its own channel, because it would wait until its next try after a
- * break. */
+/* Wakes the head of a queue on its own channel, as it would wait until its next try. */
 enum seclock_result redis_kind_break(const struct lock_driver *driver, void *self, const char *name)
 {
     const struct redis_row *row = driver->row;
@@ -345,8 +343,7 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
                : result;
 }
 
-/* Warns of an evicting server: it may drop a held lock, and nobody would notice until the next
- * renewal. */
+/* Warns of an evicting server: it may drop a held lock, unnoticed until the next renewal. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size)
 {
     struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};

@@ -56,8 +56,7 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
 /* Warns when the server may evict locks. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size);
 
-/* For functions of the public header that have no handle: checks the name and gives the client's
- * server. */
+/* For functions of the public header that have no handle: checks the name, gives the server. */
 enum seclock_result redis_kind_server(struct seclock_client *client, const char *name,
                                       struct redis_server **server_out);
 

@@ -53,8 +53,7 @@ static void begin_call(struct script_call *call, enum script_id id, const struct
     script_key(call, key);
 }
 
-/* Each hold has its own token, not the owner's: two batches of one thread must not take each
- * other's segment. */
+/* Each hold has its own token: two batches of one thread must not take each other's segment. */
 void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms)
 {
     assert(strlen(name) < SECLOCK_NAME_MAX && strlen(prefix) < SECLOCK_PREFIX_MAX);

@@ -1,5 +1,4 @@
-/* Implements the majority lock: one holder among all callers of the same independent Redis
- * servers. */
+/* Implements the majority lock: one holder over several independent Redis servers. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -275,8 +274,7 @@ static void call_begin(const struct redlock *redlock, struct script_call *call, 
     script_text(call, handle->request);
 }
 
-/* SECLOCK_OK by a majority, `no` when no majority is possible any more, otherwise
- * SECLOCK_UNKNOWN. */
+/* SECLOCK_OK by a majority, `no` when none is possible any more, else SECLOCK_UNKNOWN. */
 static enum seclock_result verdict(const struct redlock *redlock, const struct votes *votes,
                                    enum seclock_result no)
 {
@@ -378,8 +376,7 @@ static enum seclock_result renew_one(const struct redlock *redlock, struct conne
     return result;
 }
 
-/* Renews one hold after the other: in pipelines over several servers a slow one would delay all
- * holds. */
+/* Renews the holds in turn: in pipelines over several servers a slow one would delay all. */
 static void redlock_renew(void *self, struct seclock_handle *const *handles, size_t count,
                           enum seclock_result *results_out)
 {
@@ -415,8 +412,7 @@ struct view {
 };
 
 /* Asks each server about the lock, by GET, or deletes it there, by DEL. SECLOCK_OK: a majority has
- * answered. Opens new connections, because plain commands must not meet replies that are due on the
- * others. */
+ * answered. Opens new connections, as plain commands must not meet replies due on the others. */
 static enum seclock_result ask_views(struct redlock *redlock, const char *name, const char *verb,
                                      struct view views_out[SCRIPT_EACH_MAX])
 {

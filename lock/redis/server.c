@@ -77,8 +77,7 @@ void redis_server_close(struct redis_server **server)
 }
 
 /* Only the child runs this, where no other thread exists, so it needs no mutex. The fork has waited
- * for the list to be whole; lent connections stay open, because their threads may have been
- * changing them. */
+ * for the list to be whole; lent connections stay open, as threads may have been changing them. */
 void redis_server_forget(struct redis_server *server)
 {
     waiter_hub_forget(server->waiters);

@@ -49,8 +49,7 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
 
 /* Sends UNWATCH first, because an earlier round may have ended without EXEC. Only an acquisition
  * watches the fence, since it alone sets it, and other kinds of lock of this name share that key.
- * It also watches for its own release, which may come before a change that is under way for
- * long. */
+ * It also watches for its own release, which may overtake a slow change. */
 static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
@@ -113,8 +112,7 @@ static enum seclock_result change_by_script(struct attempt *attempt,
     return result;
 }
 
-/* True when the server aborted the transaction because it refused one of its commands: it is
- * full. */
+/* True when a full server aborted the transaction because it refused one of its commands. */
 static bool was_aborted(const struct attempt *attempt, enum seclock_result result)
 {
     return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
@@ -205,8 +203,7 @@ static enum seclock_result keep_unheld(struct attempt *attempt, const struct sec
     return result == SECLOCK_OK ? SECLOCK_LOST : result;
 }
 
-/* Changes the lock and the memory of its release in one transaction, so that a repeat finds one of
- * the two. */
+/* Changes the lock and the memory of its release at once, so that a repeat finds one of the two. */
 static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
 {
     assert(attempt->redis);

@@ -7,8 +7,7 @@
  * wake the waiter: two switches between a release and the next holder. A leader that reads its own
  * message needs one. When it leaves, it signals another waiter, which then leads.
  *
- * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
- * reads. */
+  * The hub's mutex guards all but the sleep in poll(2); only the leader connects and reads. */
 #include "lock/redis/waiter.h"
 
 #include <assert.h>
@@ -101,8 +100,7 @@ void waiter_hub_close(struct waiter_hub **hub)
     free(old);
 }
 
-/* Leaves the connection alone: a leader that was connecting at the fork may have been changing
- * it. */
+/* Leaves the connection alone: a leader may have been changing it at the fork. */
 void waiter_hub_forget(struct waiter_hub *hub)
 {
     const struct waiter *w;

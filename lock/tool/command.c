@@ -82,8 +82,7 @@ static void signal_command(const struct run *run, int number)
     kill(run->own_group ? -run->pid : run->pid, number);
 }
 
-/* Skips a signal from the terminal if the command shares our process group and so has it
- * already. */
+/* Skips a signal from the terminal if the command, in our process group, has it already. */
 static void forward_signals(const struct run *run, int signals)
 {
     struct signalfd_siginfo info;
@@ -111,8 +110,7 @@ static void close_own(int but)
 
 /* ---- the command ---- */
 
-/* Runs in the child. If seclock is killed, nobody renews the lock, so the kernel ends the
- * command. */
+/* Runs in the child. If seclock is killed, the kernel ends the command, as nobody renews. */
 static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,
                                      int report)
 {

@@ -251,8 +251,7 @@ static void settings_read(struct settings *settings_out, int argc, char **argv)
 
 /* ---- failures ---- */
 
-/* The codes are those of sysexits.h, so that cron jobs and scripts can tell a busy lock from a
- * broken set-up. */
+/* Uses the codes of sysexits.h, by which scripts tell a busy lock from a broken set-up. */
 static enum exit_code exit_code_of(enum seclock_result result)
 {
     switch (result) {
@@ -346,8 +345,7 @@ static bool kind_is_meant(const struct settings *settings, enum seclock_kind kin
     return strcmp(schemes[kind], schemes[settings->kind]) == 0;
 }
 
-/* Finds the next kind, from `kind` on, whose lock of this name is held; SECLOCK_KIND_COUNT: not
- * found. */
+/* Finds the next kind, from `kind` on, with a held lock of this name, or SECLOCK_KIND_COUNT. */
 static enum seclock_result find_held(const struct settings *settings, struct seclock_client *client,
                                      int *kind, struct seclock_status *status_out)
 {
@@ -362,8 +360,7 @@ static enum seclock_result find_held(const struct settings *settings, struct sec
     return SECLOCK_OK;
 }
 
-/* Shows, without a kind, all held locks of that name; if none is held, the one of the usual
- * kind. */
+/* Shows, without a kind, all held locks of that name; without any, the usual kind's. */
 static enum exit_code show_status(const struct settings *settings, struct seclock_client *client)
 {
     struct seclock_status status;
@@ -414,8 +411,7 @@ static void on_lost(struct seclock_handle *handle, void *context)
     eventfd_write(*(int *)context, 1);
 }
 
-/* Unsets the variable for a lock without a fence, because an outer seclock may have set it for
- * another lock. */
+/* Unsets the variable for a lock without a fence, as an outer seclock may have set it. */
 static void tell_fence(const struct settings *settings, const struct seclock_handle *handle)
 {
     char fence[24];

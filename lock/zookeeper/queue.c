@@ -47,8 +47,7 @@ struct queue {
     LIST_HEAD(, queue_hold) holds;
 };
 
-/* A node in the queue of a lock; every waiter and the holder make one. One thread at a time uses
- * it. */
+/* A node in the queue of a lock; every waiter and the holder make one. For one thread at a time. */
 struct node {
     struct queue *queue;
     struct zk_session *session;          /* NULL: not opened yet, or given up */
@@ -654,8 +653,7 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     return result;
 }
 
-/* Frees a handle without a release: the session deletes the node, because nobody waits for the
- * answer. */
+/* Frees a handle without a release: the session deletes the node, as nobody waits for that. */
 static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -677,8 +675,7 @@ static void queue_drop(void *self, struct seclock_handle *handle)
 
 /* Adds a hold to the node by which its owner already holds the lock; SECLOCK_LOST: there is no such
  * node (any more). Asks the server, because the lease of the hold counts from its answer: it may
- * have heard nothing of the session for almost that long. Without an answer the hold does not
- * begin. */
+ * have heard nothing of the session for almost that long. Without an answer it does not begin. */
 static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];

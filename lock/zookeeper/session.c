@@ -534,8 +534,7 @@ static struct request *request_new(struct zk_session *session)
     return request;
 }
 
-/* A lost connection leaves open whether the request was carried out; an expired session does
- * not. */
+/* A lost connection leaves the request's outcome open; an expired session does not. */
 static enum zk_result result_of(int rc)
 {
     switch (rc) {
