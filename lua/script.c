@@ -103,8 +103,7 @@ static void add_parameters(struct words *words, const struct script_call *call, 
     }
 }
 
-/* Returns the number of calls, from the first of `count` on, that go to the server as one: see
- * why_joined. */
+/* Returns the number of calls, from the first on, that go to the server as one: see why_joined. */
 static size_t joined(const struct script_call *calls, size_t count)
 {
     size_t n = 1;
@@ -140,8 +139,7 @@ bool script_append(struct redis *redis, const struct script_call *calls, size_t 
     return redis_append(redis, words.count, words.text, words.length);
 }
 
-/* Clears the values as well: a call may be run again, and then must not show the values of its
- * earlier run. */
+/* Clears the values as well: a call that runs again must not show its earlier values. */
 void script_forget(struct script_call *call, enum redis_result result)
 {
     call->result = result;

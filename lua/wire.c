@@ -155,8 +155,7 @@ static char *put(char *out, const char *bytes, size_t count)
     return out + count;
 }
 
-/* Writes the head of an array or of a string: "*3\r\n" says that 3 strings follow, "$3\r\n" that 3
- * bytes do. */
+/* Writes the head of an array or a string: 3 strings follow "*3\r\n", 3 bytes "$3\r\n". */
 static char *put_count(char *out, char kind, size_t count)
 {
     *out++ = kind;

@@ -117,8 +117,7 @@ static struct redis *usable(struct pipeline *pipeline, int index, const char *wh
     return cluster_node(cluster, index, what);
 }
 
-/* After ASK each command with a key wants an ASKING before it; the one before MULTI lasts until
- * EXEC. */
+/* After ASK each command with a key wants an ASKING; one before MULTI lasts until EXEC. */
 static bool wants_asking(const struct pipeline *pipeline, size_t i)
 {
     const struct command *command = &pipeline->commands[i];
