@@ -56,8 +56,7 @@ void clock_sleep_ns(int64_t ns);
 void clock_condition_init(pthread_cond_t *condition);
 
 /* Waits on such a variable, with the mutex locked, up to a time of clock_now_ns. False when that
- * time has come. True does not mean that the condition holds, as for pthread_cond_wait: check it
- * again. */
+ * time has come. As after pthread_cond_wait, check the condition after true. */
 bool clock_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t until_ns);
 
 #endif

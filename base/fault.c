@@ -53,8 +53,7 @@ bool backoff_over(const struct backoff *backoff, int64_t now_ms)
 void backoff_fail(struct backoff *backoff, int64_t now_ms)
 {
     int delay_ms = backoff->delay_ms;
-    /* At least half of the delay remains: jitter down to zero would sometimes hammer a server that
-     * is down. */
+    /* Keeps half of the delay: jitter down to zero would sometimes hammer a server that is down. */
     backoff->retry_at_ms = now_ms + delay_ms / 2 + rand_r(&backoff->random) % (delay_ms / 2 + 1);
     backoff->delay_ms = delay_ms > backoff->delay_ms_max / 2 ? backoff->delay_ms_max : delay_ms * 2;
 }

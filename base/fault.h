@@ -35,8 +35,7 @@ struct backoff {
 };
 
 /* The delay begins with delay_ms_min and doubles up to delay_ms_max; each wait is a random 50 to
- * 100 % of it. 0 < delay_ms_min <= delay_ms_max. Seeds should differ between the clients of one
- * server. */
+ * 100 % of it. 0 < delay_ms_min <= delay_ms_max. Seeds of a server's clients should differ. */
 void backoff_init(struct backoff *backoff, int delay_ms_min, int delay_ms_max, unsigned seed);
 
 /* True when the delay is over, or there was no failure. */

@@ -15,8 +15,7 @@ extern const bool identifier_alphabet[256];
 /* True when the text is an identifier. A NUL within `length` makes it invalid. */
 bool identifier_valid(const char *text, size_t length);
 
-/* Copies an identifier and appends a NUL; false and an empty `identifier_out` when the text is
- * invalid. */
+/* Copies an identifier and appends a NUL; false, with "" as the result, if invalid. */
 bool identifier_copy(const char *text, size_t length, char identifier_out[IDENTIFIER_SIZE]);
 
 /* A user id: 1 to 128 printable ASCII characters without the blank, so that e-mail addresses and

@@ -317,8 +317,7 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
     return wrong;
 }
 
-/* Checks each host of a list of any length, because ZooKeeper's client library takes the text
- * itself. */
+/* Checks each host of any number: ZooKeeper's client library takes the text itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = NULL;

@@ -66,8 +66,7 @@ struct url {
 
 /* Reads a URL of the family `scheme`: "redis", "mysql" or "zookeeper". False with the reason in
  * `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535". The reason
- * quotes nothing of the URL, because a secret may stand anywhere in it. Any thread; the caller owns
- * all. */
+ * quotes nothing of the URL: a secret may be anywhere. Any thread; the caller owns all. */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 
