@@ -31,9 +31,8 @@ void sale_print(json_t *sales);
 /* Prints the sale as a table, or with --json unchanged. */
 void sale_print_one(const struct context *context, json_t *sale);
 
-/* Gives a stock its `bar`: one character for each segment, or for a few if there are many, shows
- * how much of it is left. Blocks if the locale has UTF-8, else digits; a point is an empty
- * segment. */
+/* Gives a stock its `bar`: one character per segment, or per few, shows how much is left. Blocks if
+ * the locale has UTF-8, else digits; a point is an empty segment. */
 void sale_add_bar(json_t *stock);
 
 #endif

@@ -9,8 +9,7 @@
  * because parts of the text come from the network and the reader may be a terminal. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Overwrites control characters of a text, of ASCII and C1 in UTF-8, by '?'. Other bytes beyond
- * ASCII stay. */
+/* Overwrites a text's control characters (ASCII, and C1 in UTF-8) by '?'; other bytes stay. */
 void say_clean(char *text);
 
 /* Complements sysexits.h: the service refused the call in the present state of the sale or the
