@@ -133,7 +133,7 @@ const char *db_place(const struct db *db);
 /* The address of the present connection's server, or of the last one's. For the db's thread. */
 const char *db_server(const struct db *db);
 
-/* How many servers the URL names. */
+/* Returns the number of servers in the URL. */
 size_t db_server_count(const struct db *db);
 
 struct db_stats db_stats(const struct db *db);

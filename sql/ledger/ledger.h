@@ -39,7 +39,7 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
 
 void ledger_close(struct ledger **ledger);
 
-/* What failed at the ledger's server since the caller last cleared it; see db_fault. */
+/* Failures at the ledger's server since the caller last cleared them; see db_fault. */
 struct fault *ledger_fault(struct ledger *ledger);
 
 /* Addresses for messages: of all of the ledger's servers (any thread), and of the one that it

@@ -62,7 +62,7 @@ static void order_set_ids(const struct order_set *set, struct sql_text *sql)
     sql_append(sql, ")", 1);
 }
 
-/* The place of the first record with that id among `records`; `count` when there is none. */
+/* Returns the place of the first record with that id among `records`; `count`: not found. */
 static size_t order_set_find(const struct order_set *set, uint64_t order_id)
 {
     size_t low = 0, high = set->count;
@@ -202,7 +202,7 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
 
 /* ---- payments ---- */
 
-/*   lock the orders that can be paid, skipping those that somebody else has locked
+/*   lock the orders that can be paid, skipping orders that somebody else has locked
  *     ─► UPDATE them · SELECT all ─► commit
  *
  * A reset makes the sale's orders not payable: the payment holds the sale's row, shared, until it

@@ -130,7 +130,7 @@ struct ledger_record {
 
 /* ---- orders by id and by key ---- */
 
-/* Fills in up to LEDGER_ORDERS_MAX records by their `order_id`; ids may repeat. The orders found are
+/* Fills in up to LEDGER_ORDERS_MAX records by their `order_id`; ids may repeat. Orders found are
  * committed, perhaps not on disk yet (ledger_confirm). LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
                                       size_t count);

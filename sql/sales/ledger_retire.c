@@ -6,7 +6,7 @@
  * beginning. The reset that ended an earlier round finds its reserved orders, counting in the same
  * way (round_end).
  *
- * why_fences: orders have no index by their sale, so those that hold units are counted before, in
+ * why_fences: orders have no index by their sale, so orders that hold units are counted before, in
  * pieces and without any lock. An order committed where the count has passed is noticed: it changes
  * the units sold or the fence of a segment, and under their locks both must be as before the count.
  * Neither suffices alone: orders sold by counters leave the fence as it is, and a paid order may be
