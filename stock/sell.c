@@ -23,7 +23,7 @@
 #include "lua/cluster/cluster.h"
 #include "stock/orders/orders.h"
 
-/* How long a batch waits for a cluster's slot that is being moved. Short, because it can sell from
+/* The wait of a batch for a cluster's slot that is being moved. Short, because it can sell from
  * other segments. */
 enum { MOVE_MS = 20 };
 

@@ -142,7 +142,7 @@ struct stock_audit {
 enum stock_admin_result stock_audit(struct stock *stock, const char *sku,
                                     struct stock_audit *audit_out);
 
-/* How the segment in Redis differs from its row: "ok", "missing", "dirty", "round", "stale"
+/* Tells how the segment in Redis differs from its row: "ok", "missing", "dirty", "round", "stale"
  * (settled at another fence) or "mismatch" (another number of units). */
 const char *stock_audit_state(const struct ledger_segment *row, const struct stock_cached *cached);
 
