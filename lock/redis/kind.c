@@ -17,7 +17,7 @@ enum {
     REMEMBER_MS_MAX = 60000, /* the longest time that it is remembered */
 };
 
-/* What the scripts answer instead of 0 or 1. */
+/* Answers of the scripts other than 0 and 1. */
 enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4 };
 
 static const struct redis_row *row_of(const struct seclock_handle *handle)
