@@ -112,14 +112,6 @@ MUTANTS = {
           "segment_post_load(stock, &hold->lock, row->capacity - row->sold,",
           "segment_post_load(stock, &hold->lock, row->capacity - row->sold + 1,"),),
         "test_stock/test_redis_that_forgot_everything_is_filled_again"),
-    "recovery_leaves_the_ledgers_fence": Mutant(
-        "after a recovery no update of an earlier holder is accepted",
-        (("sql/orders/ledger_recovery.c",
-          "text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);",
-          "(void)places;"),
-         (ORDERS, "result = raise_fence(ledger, recovery->sku, recovery->segments[i].segment, "
-          "fences[i]);", "(void)fences;")),
-        "test_ledger/test_recover_raises_the_fence_and_refuses_the_old_holder"),
     "fence_behind_the_ledger_is_kept": Mutant(
         "a segment sells on though Redis forgot its fences",
         (("stock/segment.c", "else if (row->fence > hold->lock.fence) {", "else if (false) {"),),
@@ -356,11 +348,6 @@ MUTANTS = {
         "test_ledger/test_settings_change_only_from_the_version_given",
         "sales/test_window.py::test_change_does_not_undo_another_that_came_in_between",
         simulated=NOT_SEEN),
-    "older_settings_are_learnt": Mutant(
-        "settings that arrive late do not replace newer ones",
-        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
-          "row->settings.version != sale->snapshot.settings.version)"),),
-        "test_sale/test_only_newer_settings_are_taken"),
     "lost_settings_are_learnt": Mutant(
         "settings that the ledger's server forgets were never in force anywhere",
         (("stock/stock_core.c",
@@ -636,6 +623,17 @@ REDUNDANT = {
           "AND segment=%u AND round>=%u*0 AND settings_version=%u\""),
          (ORDERS, "return row->round == update->round && row->settings_version",
           "return row->settings_version"))),
+    "recovery_leaves_the_ledgers_fence": Mutant(
+        "after a recovery no update of an earlier holder is accepted",
+        (("sql/orders/ledger_recovery.c",
+          "text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);",
+          "(void)places;"),
+         (ORDERS, "result = raise_fence(ledger, recovery->sku, recovery->segments[i].segment, "
+          "fences[i]);", "(void)fences;"))),
+    "older_settings_are_learnt": Mutant(
+        "settings that arrive late do not replace newer ones",
+        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
+          "row->settings.version != sale->snapshot.settings.version)"),)),
     "take_from_another_round": Mutant(
         "nobody takes units of another round",
         (("lua/scripts/stock_take.lua", " or segment[2] ~= ARGV[arg + 3]", ""),)),
