@@ -87,6 +87,10 @@ MUTANTS = {
         "nobody takes from a segment whose last round is not settled",
         (("lua/scripts/stock_take.lua", "    or segment[3] ~= '' then", "    then"),),
         "test_script/test_take_from_an_open_round_is_dirty"),
+    "return_without_its_mark": Mutant(
+        "a return that broke off leaves its segments dirty",
+        (("lua/scripts/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),),
+        "test_returns/test_return_that_broke_off_leaves_its_segments_dirty"),
     "settle_at_the_old_fence": Mutant(
         "Redis is settled at the fence that the ledger has",
         (("stock/orders/segment_lock.c",
@@ -637,9 +641,6 @@ REDUNDANT = {
     "take_from_another_round": Mutant(
         "nobody takes units of another round",
         (("lua/scripts/stock_take.lua", " or segment[2] ~= ARGV[arg + 3]", ""),)),
-    "return_without_its_mark": Mutant(
-        "a return that broke off leaves its segments dirty",
-        (("lua/scripts/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
     "return_sets_the_fence_back": Mutant(
         "a return that comes late changes no segment that others have sold from",
         (("sql/orders/ledger_return.c",
