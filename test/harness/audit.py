@@ -16,7 +16,7 @@ CLIENT_TIMEOUT_S = 120
 SETTLE_S_MAX = 10
 RETRIES_MAX = 200  # of orders while the service recovers
 # Segments that the service rebuilds from the ledger before it sells from them again.
-AWAITING_RECOVERY = {"dirty", "missing", "round", "stale"}
+AWAITING_RECOVERY = {"dirty", "missing", "damaged", "round", "stale"}
 
 LEDGER_QUERY = """
 SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
@@ -156,24 +156,34 @@ def read_redis(url, segments):
 
 # --- Differences --------------------------------------------------------------------------------
 
+def units_left(cached):
+    """None when Redis has no segment, or no number in it: somebody may have written there."""
+    try:
+        return int(cached["available"]) if cached else None
+    except ValueError:
+        return None
+
+
 def segment_state(row, cached):
     """'' when Redis and the ledger agree, else a word for their difference."""
     if cached is None:
         return "missing"
+    if units_left(cached) is None:
+        return "damaged"
     if cached["open"] != "":
         return "dirty"
     if cached["round"] != str(row["round"]):
         return "round"
     if cached["settled"] != str(row["fence"]):
         return "stale"
-    return "" if int(cached["available"]) == row["capacity"] - row["sold"] else "mismatch"
+    return "" if units_left(cached) == row["capacity"] - row["sold"] else "mismatch"
 
 
 def segment_rows(sku, ledger, redis):
     for number, row in sorted(ledger["segments"].items()):
         cached = redis[sku, number]
         yield {"segment": number, **row,
-               "left": None if cached is None else int(cached["available"]),
+               "left": units_left(cached),
                "state": segment_state(row, cached)}
 
 

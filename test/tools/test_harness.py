@@ -1,4 +1,4 @@
-"""The harness itself: no two processes get the same port; a lost connection is told as one."""
+"""The harness itself: ports, lost connections, what an audit finds in Redis."""
 
 import http.client
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness import client
+from harness import audit, client
 from harness.processes import ROOT
 
 TAKE_PORTS = """
@@ -37,3 +37,10 @@ def test_connection_that_never_stood_is_lost(monkeypatch):
     monkeypatch.setattr(client, "connect", lambda *_: ResetConnection("127.0.0.1"))
     with pytest.raises(ConnectionResetError):
         client.send(("127.0.0.1", 1), "POST", "/order", {})
+
+
+@pytest.mark.parametrize("available, state", [("4", ""), ("5", "mismatch"), ("rubbish", "damaged")])
+def test_audit_judges_whatever_stands_in_redis(available, state):
+    row = {"segment": 0, "round": 1, "capacity": 5, "sold": 1, "fence": 9}
+    cached = {"available": available, "round": "1", "open": "", "settled": "9"}
+    assert audit.segment_state(row, cached) == state
