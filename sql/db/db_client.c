@@ -24,8 +24,7 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
     struct db *db = db_open_one(url, 0, timeout_ms, error_out, error_size);
     if (!db)
         return NULL;
-    db->alone = db_server_count(db) == 1;
-    if (db->alone)
+    if (db_server_count(db) == 1)
         return db;
     url_place(url, "mysql", db->place);
     db->servers = db_servers_get(url);
@@ -68,11 +67,9 @@ static enum db_result connect_failed(struct db *db)
 static bool suits(struct db *db)
 {
     struct db_role role;
-    if (!db->alone && !db->servers) /* whoever looks at all servers asks by itself */
-        return true;
     if (db_role_ask(db, &role) != DB_OK)
         return false;
-    if (!db->alone && !role.writable) {
+    if (db->servers && !role.writable) {
         char why[DB_SERVERS_WHY_SIZE];
         snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
         db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);

@@ -16,7 +16,6 @@ struct db {
     struct url url;
     size_t server;              /* which of the url's it connects to */
     struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
-    bool alone;                 /* the url names one */
     uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
     int timeout_ms;
