@@ -366,7 +366,8 @@ def audit_stock(daemon, sku, sold):
 def audit(daemon, sku="demo", accepted=(), changed=False):
     """The audit at the end of a test without faults, while no order is under way. Redis must be as
     the ledger says, though nobody reconciled and no daemon of the test recovered a segment.
-    changed: the sale was reset or its settings changed while it sold, which dirties segments.
+    changed: the sale was reset, reconciled or its settings changed while it sold, which dirties
+    segments.
     accepted: what clients were told, as (order_id, qty). Returns the units sold."""
     peers = [peer for peer in daemon.peers if peer.stack is daemon.stack and peer.running()]
     assert all(peer.options["lease_ms"] >= STEADY["lease_ms"] for peer in peers), \
