@@ -36,6 +36,7 @@ struct seclock_handle {
     _Atomic int lease_ms;
     _Atomic int64_t until_ns; /* last moment of its acquisition's requests; 0: not bounded */
     bool waits;               /* the caller will wait if the lock is busy: join the queue, if any */
+    bool given_back;          /* the request was released during its acquisition */
 
     /* Set by the driver: */
     _Atomic uint64_t fence;

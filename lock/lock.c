@@ -96,13 +96,10 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns && handle->driver->release) {
         enum seclock_result released = handle->driver->release(handle->self, handle);
-        /* Another try with this handle must be another request, because servers refuse one that was
-         * released. Nobody will repeat an unanswered release. */
-        if (released == SECLOCK_OK || released == SECLOCK_LOST)
-            handle_number(handle);
-        else if (handle->driver->drop)
-            handle->driver->drop(handle->self, handle);
-        return lock_fail(SECLOCK_FAILED, "the answer came after the lease had ended");
+        handle->given_back = true;
+        bool over = released == SECLOCK_OK || released == SECLOCK_LOST;
+        return lock_fail(over ? SECLOCK_FAILED : SECLOCK_UNKNOWN,
+                         "the answer came after the lease had ended");
     }
     if (handle->lease_ms != lease_ms && handle_watched(handle)) /* the driver has its own lease */
         watchdog_add(handle->watchdog, handle, sent_ns);
@@ -114,11 +111,24 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     return SECLOCK_OK;
 }
 
+/* Makes another request of a handle whose hold was given back. Servers refuse a request that they
+ * know as released; and a release that was not answered may still come, and must find nothing. */
+static void handle_begin_again(struct seclock_handle *handle)
+{
+    assert(handle->given_back);
+    if (handle->driver->drop)
+        handle->driver->drop(handle->self, handle);
+    handle_number(handle);
+    handle->given_back = false;
+}
+
 /* why_watched_first: the watchdog gets the hold before the server does. If it came after the
  * answer, a thread suspended between the two would hold a lock that nobody renews, and a lack of
  * memory would be found too late to refuse the acquisition. */
 static enum seclock_result handle_try(struct seclock_handle *handle)
 {
+    if (handle->given_back)
+        handle_begin_again(handle);
     int lease_ms = handle->lease_ms;
     int64_t sent_ns = handle->now_ns();
     assert(handle->state == SECLOCK_STATE_RELEASED);
@@ -126,7 +136,7 @@ static enum seclock_result handle_try(struct seclock_handle *handle)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     enum seclock_result result = handle->driver->acquire(handle->self, handle);
     if (result == SECLOCK_OK)
-        return handle_acquired(handle, sent_ns, lease_ms);
+        return handle_acquired(handle, sent_ns, lease_ms); /* its deadline stays as it is */
     if (result == SECLOCK_BUSY)
         count(&handle->core->counters.busy);
     if (result == SECLOCK_UNKNOWN) {

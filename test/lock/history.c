@@ -114,7 +114,7 @@ static void acquire(struct hold *hold)
     if (result == SECLOCK_OK || result == SECLOCK_UNKNOWN)
         write_acquired(hold, result);
     if (result == SECLOCK_UNKNOWN)
-        seclock_release(hold->handle);
+        write_released(hold, seclock_result_name(seclock_release(hold->handle)));
     if (result != SECLOCK_OK)
         seclock_free(&hold->handle);
 }

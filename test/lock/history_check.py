@@ -21,6 +21,8 @@ class Hold:
         self.permits, self.fence = event["permits"], event["fence"]
         self.begin, self.end = event["begin"], event["end"]  # of the acquisition
         self.until = self.end  # its process may have been killed before it said more
+        self.acquired = event["result"] == "ok"  # else it is unknown
+        self.left_behind = not self.acquired  # the server may have it though its process has not
 
     def __repr__(self):
         return (f"{self.mode} hold {self.name} of {self.owner}, fence {self.fence}, "
@@ -28,15 +30,17 @@ class Hold:
 
 
 def read(lines):
-    """The holds of all processes' lines. A last line cut off by a kill counts for nothing."""
+    """The holds of all processes' lines, acquired or not known. A last line cut off by a kill counts for nothing."""
     holds = {}
     for line in lines:
         if not line.endswith("\n"):
             continue
         event = json.loads(line)
         if event["event"] == "release":
-            holds[event["hold"]].until = event["seen"]
-        elif event["result"] == "ok":
+            hold = holds[event["hold"]]
+            hold.until = event["seen"]
+            hold.left_behind = event["result"] in ("failed", "unknown")
+        else:
             holds[event["hold"]] = Hold(event)
     return list(holds.values())
 
@@ -109,26 +113,38 @@ def changed_fences(holds):
     return found
 
 
-def fences(model, holds):
+def entered_again(holds, left_behind):
+    """Says of two holds of one owner whether the second may have the fence of the first: a try or a
+    release that was not answered leaves a hold behind, which its owner enters again."""
+    def entered(one, two):
+        since = max((hold.begin for hold in holds
+                     if hold.owner == two.owner and hold.fence < two.fence), default=0)
+        return any(hold.owner == one.owner == two.owner and since < hold.begin < two.begin
+                   for hold in left_behind)
+    return entered
+
+
+def fences(model, holds, left_behind):
     if model == "read-write":
         writes = [hold for hold in holds if hold.mode == "write"]
         found = backward_fences(writes, lambda one, two: one.owner == two.owner)
         # Readers have the fence of the last writer; none may have one older than that.
         return found + backward_fences(
             holds, lambda one, two: "read" in (one.mode, two.mode) or one.owner == two.owner)
-    found = backward_fences(
-        holds, lambda one, two: model == "reentrant" and one.owner == two.owner)
     if model == "reentrant":
-        return found + shared_fences(holds) + changed_fences(holds)
-    return found
+        return (backward_fences(holds, lambda one, two: one.owner == two.owner) +
+                shared_fences(holds) + changed_fences(holds))
+    return backward_fences(holds, entered_again(holds, left_behind))
 
 
 def check(model, holds, limit=LIMIT):
     """Every violation found, in words. Kinds without fences give 0, which is not checked."""
     assert model in MODELS
+    left_behind = [hold for hold in holds if hold.left_behind]
+    holds = [hold for hold in holds if hold.acquired]
     found = overlaps(model, holds, limit)
     if any(hold.fence for hold in holds):
-        found += fences(model, holds)
+        found += fences(model, holds, left_behind)
     return found
 
 

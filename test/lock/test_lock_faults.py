@@ -104,6 +104,56 @@ def test_answers_to_two_tries_are_lost(near, far_url, proxy, kind):
         assert_free(near, kind)
 
 
+class LateAnswer:
+    """The next acquisition is answered after its lease of 1 s, and its two releases are not: they
+    reach the server by arrive()."""
+
+    def __init__(self, proxy, kind):
+        self.gate, self.arrived = threading.Event(), []
+        sent = SENT.get(kind, rb"EVAL")
+        self.traps = [proxy.once(sent, after=lambda _: time.sleep(1.1))]
+        self.traps += [proxy.once(sent, before=self.keep, after=self.arrived.append)
+                       for _ in range(2)]
+
+    def keep(self, link):
+        link.cut_client()
+        self.gate.wait(60)
+
+    def arrive(self):
+        for trap in self.traps:
+            trap.wait()
+        self.gate.set()
+        wait_until(lambda: self.arrived, "a release")
+
+
+@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+def test_release_of_a_late_acquisition_comes_later_still(near, far_url, proxy, kind):
+    """It must not take the lock from the next try of the same caller, which has it by then."""
+    with Driver(far_url, timeout=15000) as far:
+        assert_free(near, kind)  # from now on a table has its row
+        settled(far, "status", kind, "n")
+        late = LateAnswer(proxy, kind)
+        answer = far.acquire(kind, "n", wait=30000, lease=1000)
+        assert answer["result"] == "ok"
+        late.arrive()
+        status = near("status", kind, "n")
+        assert (status["held"], status["fence"]) == (1, answer["fence"])
+        assert far("release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+def test_late_acquisition_that_is_not_given_back_is_unknown(near, far_url, proxy, kind):
+    with Driver(far_url, timeout=15000) as far:
+        assert_free(near, kind)
+        settled(far, "status", kind, "n")
+        late = LateAnswer(proxy, kind)
+        answer = far.acquire(kind, "n", lease=1000)
+        assert (answer["result"], answer["state"]) == ("unknown", "lost")
+        assert far("release", 1)["result"] == "lost"
+        late.arrive()
+        assert_free(near, kind)
+
+
 @pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_answer_to_reentry_is_lost(near, far, proxy, kind):
     first = far.acquire(kind, "n", hold=1)

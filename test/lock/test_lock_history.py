@@ -93,7 +93,10 @@ def run(model, kind, servers, directory, enough, *more):
 
 def at_least(count):
     """Enough holds to be worth looking at, of every process."""
-    return lambda holds: len(holds) >= count and len({hold.owner for hold in holds}) >= PROCESSES
+    def enough(holds):
+        owners = [hold.owner for hold in holds if hold.acquired]
+        return len(owners) >= count and len(set(owners)) >= PROCESSES
+    return enough
 
 
 def annoyances(url):
@@ -151,12 +154,12 @@ def test_broken_lock_is_found_out(stack, tmp_path, model):
     assert found_out(run(model, "simple", [stack.redis_url], tmp_path, found_out))
 
 
-def hold(name, owner, begin, until, **more):
+def hold(name, owner, begin, until, left_behind=False, **more):
     """A hold acquired from `begin` to `begin` + 1."""
-    event = {"hold": name, "owner": owner, "mode": "write", "permits": 1, "begin": begin,
+    event = {"hold": name, "result": "ok", "owner": owner, "mode": "write", "permits": 1, "begin": begin,
              "end": begin + 1, "fence": begin + 1, **more}
     made = history_check.Hold(event)
-    made.until = until
+    made.until, made.left_behind = until, left_behind or not made.acquired
     return made
 
 
@@ -166,6 +169,13 @@ def hold(name, owner, begin, until, **more):
     ("mutex", [hold("a", "A", 1, 9), hold("b", "A", 5, 9)], "valid at once"),
     ("mutex", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, fence=2)], "did not grow"),
     ("mutex", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, fence=1)], "did not grow"),
+    ("mutex", [hold("a", "A", 1, 3), hold("b", "A", 5, 9, fence=2)], "did not grow"),
+    ("mutex", [hold("a", "A", 1, 3, True), hold("b", "A", 5, 9, fence=2)], None),
+    ("mutex", [hold("a", "A", 1, 3, True), hold("b", "B", 5, 9, fence=2)], "did not grow"),
+    ("mutex", [hold("a", "A", 1, 2, result="unknown"), hold("b", "A", 3, 5),
+               hold("c", "A", 6, 9, fence=4)], None),
+    ("mutex", [hold("a", "A", 1, 2, True), hold("b", "A", 3, 5),
+               hold("c", "A", 6, 9, fence=4)], "did not grow"),
     ("fenced", [hold("a", "A", 1, 9), hold("b", "B", 5, 9)], None),
     ("fenced", [hold("a", "A", 1, 9), hold("b", "B", 5, 9, fence=1)], "did not grow"),
     ("reentrant", [hold("a", "A", 1, 9), hold("b", "A", 5, 9, fence=2)], None),
