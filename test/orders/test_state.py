@@ -14,7 +14,7 @@ from harness.client import assert_problem, assert_refused
 from harness.clock import timed
 from harness.daemon import STEADY
 from harness.processes import wait_until
-from harness.proxy import COMMIT, Link, kill_at
+from harness.proxy import COMMIT, SEGMENT_LOCK, Link, kill_at
 
 MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
 
@@ -131,6 +131,7 @@ def test_older_rounds_orders_give_nothing_back(pair):
     one.reset("demo", 10, 5)
     old = [one.order(qty=qty).json()["order_id"] for qty in (1, 6)]
     one.reset("demo", 4, 2)
+    wait_until(lambda: one.stack.ledger.number("SELECT COUNT(*) FROM round_end") == 0, "their end")
     one.stack.ledger.run("UPDATE orders SET status = 'reserved'")  # as before they are expired
     assert other.cancel(old[0]).status == one.cancel(old[1]).status == 200
     assert len(sell_out(one)) == 4
@@ -311,14 +312,14 @@ def test_cancels_under_load_of_two_daemons_with_a_kill(stack, spawn, load):
 
 
 @pytest.mark.parametrize("pattern, when, how, gone", [
-    (rb"lock", "before", "lost", False), (rb"lock", "after", "sent", False),
+    (SEGMENT_LOCK, "before", "lost", False), (SEGMENT_LOCK, "after", "sent", False),
     (MOVE, "before", "lost", False), (MOVE, "after", "sent", False),
     (COMMIT, "before", "lost", False), (COMMIT, "before", "sent", True),
     (COMMIT, "after", "sent", True)],
     ids=["before Redis", "with the locks", "before the transaction", "in the transaction",
          "before the commit", "commit on its way", "between commit and load"])
 def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, how, gone):
-    server = "redis" if pattern == rb"lock" else "mysql"
+    server = "redis" if pattern == SEGMENT_LOCK else "mysql"
     proxy = proxies(stack.redis.address[1] if server == "redis" else stack.ledger.port)
     victim = spawn(stack, **{f"{server}_url": proxy.url(getattr(stack, f"{server}_url"))})
     other = spawn(stack)
@@ -361,7 +362,7 @@ def test_commit_of_a_move_lost(stack, proxies, spawn, move, lost):
 @pytest.mark.parametrize("move", ["pay", "cancel"])
 def test_move_that_cannot_be_asked_after_is_called_unclear(stack, proxies, spawn, move):
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=2000)
     daemon.reset("demo", 6, 2)
     order_id = daemon.order(qty=4).json()["order_id"]
     proxy.once(COMMIT, after=lambda link: proxy.refuse())
@@ -388,7 +389,7 @@ def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(sta
 
 
 def test_order_whose_row_is_held_keeps_no_other_from_being_cancelled(stack, spawn):
-    daemon = spawn(stack, deadline_ms=3000)
+    daemon = spawn(stack)
     daemon.reset("demo", 10, 2)
     held, *others = [daemon.order().json()["order_id"] for _ in range(6)]
     with stack.ledger.transaction(f"SELECT 1 FROM orders WHERE order_id={held} FOR UPDATE"):
@@ -441,7 +442,7 @@ def test_cancels_during_resets(pair, load):
 def test_cancel_without_redis_or_ledger_changes_nothing(stack, proxies, spawn):
     for url, port in (("redis_url", stack.redis.address[1]), ("mysql_url", stack.ledger.port)):
         proxy = proxies(port)
-        daemon = spawn(stack, **{url: proxy.url(getattr(stack, url)), "deadline_ms": 1000})
+        daemon = spawn(stack, **{url: proxy.url(getattr(stack, url))})
         daemon.reset("demo", 4, 2)
         order_id = daemon.order().json()["order_id"]
         proxy.refuse()
