@@ -89,11 +89,12 @@ def test_session_is_ended_from_elsewhere(server, near):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_server_starts_again_during_the_creation(server, near, when):
     """In the end one node exists, whether the server died before it was made or after."""
-    assert near.acquire("queue", "n")["result"] == "ok"  # from now on there is the directory
+    # From now on there is the directory. The first use of a server may take long.
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
     assert near("release", 1)["result"] == "ok"
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,
                                                   timeout=1000, outage=60000) as far:
-        assert far("status", "queue", "n")["held"] == 0  # connects
+        assert settled(far, "status", "queue", "n")["held"] == 0  # connects
         trap = proxy.once(CREATION, **{when: lambda _: server.kill()})
         far.send("acquire", 1, "queue", "n", wait=60000)
         trap.wait()
@@ -109,11 +110,11 @@ def test_server_starts_again_during_the_creation(server, near, when):
 
 
 def test_answer_to_the_creation_is_lost(server, near):
-    assert near.acquire("queue", "n")["result"] == "ok"
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
     assert near("release", 1)["result"] == "ok"
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,
                                                   timeout=1000, outage=60000) as far:
-        assert far("status", "queue", "n")["held"] == 0
+        assert settled(far, "status", "queue", "n")["held"] == 0
         trap = proxy.once(CREATION, after=Link.cut)
         answer = far.acquire("queue", "n", wait=20000)
         trap.wait()
@@ -125,7 +126,7 @@ def test_answer_to_the_creation_is_lost(server, near):
 
 def test_nobody_answers_the_creation(server, near):
     """Its owner and its watchdog both ask what became of it; there is one node, and it goes."""
-    assert near.acquire("queue", "n")["result"] == "ok"
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
     assert near("release", 1)["result"] == "ok"
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,
                                                   timeout=500) as far:
@@ -169,10 +170,10 @@ def test_reentry_is_answered_by_the_server(server, near):
 
 @pytest.mark.parametrize("wait", [0, 400])
 def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
-    assert near.acquire("queue", "n")["result"] == "ok"
-    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000, timeout=1000,
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000, timeout=4000,
                                                   outage=60000) as far:
-        assert far.acquire("queue", "n")["result"] == "busy"
+        assert settled(far, "acquire", 1, "queue", "n")["result"] == "busy"
         if wait == 0:
             proxy.hold()
         with Elapsed() as passed:
@@ -182,7 +183,7 @@ def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
                 proxy.hold()
             answer = far.read()
         assert answer["result"] in ("unknown", "failed", "timeout")
-        assert passed.running * 1000 < wait + 1000 + 500
+        assert passed.running * 1000 < wait + 4000 + 3000  # less than a time-out more
         far.kill()
 
 

@@ -125,7 +125,8 @@ def test_zookeeper_that_is_gone_is_503_and_that_is_back_sells(stack, spawn, lock
     with ZooKeeper() as server:
         daemon = spawn(stack, **{**lock_options, "lock_servers": server.url, "deadline_ms": 3000})
         daemon.reset("demo", 5, 2)
-        assert daemon.order().status == 201
+        # The first use of a server that has just started may take longer than an order has.
+        wait_until(lambda: daemon.order().status == 201, "an order")
         server.kill()
         assert daemon.order().status == 503
         server.start()
