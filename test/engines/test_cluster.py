@@ -119,7 +119,7 @@ def test_master_without_replica_takes_only_its_segments_along(on_cluster, cluste
     victim.kill()
     seconds = accept_more(daemon, 500)
     wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 1, "the probe's notice")
-    assert daemon.request("GET", "/readyz").status == 200
+    wait_until(lambda: daemon.get("/readyz").status == 200, "readiness without the master")
     victim.start()
     cluster.wait_whole()
     wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 0, "the probe's notice")
@@ -163,6 +163,7 @@ def test_whole_cluster_is_killed_and_comes_back(on_cluster, cluster, spawn):
     assert daemon.order().status == 503
     for node in cluster.nodes:
         node.start()
+    cluster.wait_whole()
     assert len(sell_out_after_faults(daemon)) == 49
     assert audit_after_faults(daemon) == 50
 

@@ -63,14 +63,16 @@ def test_primary_dies_in_a_commit(engine, stack, spawn, proxies, when):
     daemon = spawn(both, mysql_url=url)
     daemon.reset("demo", 6, 2)
     assert daemon.order(key="first").status == 201
+    promoted = threading.Event()
 
     def die(link):
         engine.kill()
         link.cut()
         engine.promote()
-    trap = proxy.once(COMMIT, **{when: die})
+        promoted.set()
+    proxy.once(COMMIT, **{when: die})
     answer = daemon.order(user_id="u2", key="k")
-    trap.wait()
+    assert promoted.wait(60)
     both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
     assert answer.status == 201 or answer.answer in ("503 unavailable", "503 outcome_unknown")
     repeat = wait_until(lambda: [r for r in [daemon.order(user_id="u2", key="k")]
@@ -118,8 +120,10 @@ def test_primary_that_may_forget_is_told_of(engine, stack, spawn, statement, set
     engine.primary.run(statement)
     daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
     wait_said(daemon, "ledger_not_durable", f'setting="{setting}"')
-    answer = daemon.get("/readyz")
-    assert (answer.status, answer.json()["ledger_durable"]) == (200, False)
+    def answer():
+        response = daemon.get("/readyz")
+        return response.status, response.json().get("ledger_durable")
+    wait_until(lambda: answer() == (200, False), "readiness with a ledger that may forget")
     assert daemon.metric("seckill_ledger_durable") == 0
 
 
@@ -130,7 +134,7 @@ def test_two_primaries_are_refused(engine, stack, spawn):
     engine.replica.run("SET GLOBAL read_only = 0")
     line = wait_said(daemon, "ledger_split")[0]
     assert engine.primary.place in line and engine.replica.place in line
-    assert daemon.get("/readyz").json()["ledger"] == "split"
+    wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "split", "the split in /readyz")
     wait_until(lambda: daemon.order(user_id="u2").answer == "503 unavailable", "a refused order")
     engine.replica.run("SET GLOBAL read_only = 1")
     daemon.wait_ready()

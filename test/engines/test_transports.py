@@ -34,7 +34,9 @@ def shop_at(doors, stack):
 def sell(daemon, load):
     daemon.reset("demo", 2000, 20)
     accepted = load(daemon, connections=16).wait().accepted
-    assert audit(daemon, accepted=accepted) == 2000 == len(accepted)
+    assert 0 < len(accepted) <= 2000  # the answers to the last orders may come after the load's end
+    orders = daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
+    assert audit(daemon, accepted=accepted) == 2000 == orders
 
 
 @pytest.mark.parametrize("door", ["unix_url", "tls_url"])

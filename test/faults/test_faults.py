@@ -252,7 +252,7 @@ def is_down(daemon, part):
 
 
 def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
-    daemon = spawn(private_stack, deadline_ms=1000, **HASTY)
+    daemon = spawn(private_stack, **HASTY)
     daemon.reset("demo", 1_000_000, 20)
     running = load(daemon, connections=32, seconds=60)
     wait_until(lambda: running.accepted, "an accepted order")
@@ -271,7 +271,7 @@ def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
 
 @pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
 def test_redis_killed_and_restarted_in_mid_load(private_stack, spawn, load, empty):
-    pair = [spawn(private_stack, deadline_ms=1000) for _ in range(2)]
+    pair = [spawn(private_stack) for _ in range(2)]
     pair[0].reset("demo", 30_000, 20)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
@@ -381,7 +381,7 @@ def heal_and_check(daemon, proxy, responses):
 # MariaDB
 
 def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
-    pair = [spawn(private_stack, deadline_ms=1000) for _ in range(2)]
+    pair = [spawn(private_stack) for _ in range(2)]
     pair[0].reset("demo", 30_000, 20)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
@@ -533,14 +533,16 @@ def test_readyz_says_which_part_hangs(stack, proxies, spawn, part):
     url = "redis_url" if part == "redis" else "mysql_url"
     daemon = spawn(stack, **{url: proxy.url(getattr(stack, url))}, deadline_ms=1000)
     proxy.hold()
-    wait_until(lambda: is_down(daemon, part), f"{part} down in /readyz", timeout=HANG_SECONDS)
     took = []
-    for _ in range(3):
+
+    def says_so():  # after a standstill the other part is down, too, until it is asked again
         started = time.monotonic()
         answer = daemon.get("/readyz").json()
         took.append(time.monotonic() - started)
-        assert answer == {"status": "unavailable", "redis": "ok", "ledger": "ok", part: "down"}
-    assert min(took) < 0.5, took  # a busy machine may stop everything for a while
+        return answer == {"status": "unavailable", "redis": "ok", "ledger": "ok", part: "down"}
+    for _ in range(3):
+        wait_until(says_so, f"only {part} down in /readyz", timeout=HANG_SECONDS)
+    assert min(took[-3:]) < 0.5, took  # a busy machine may stop everything for a while
     proxy.resume()
     daemon.wait_ready()
 

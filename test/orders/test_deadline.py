@@ -13,11 +13,11 @@ from harness.client import assert_problem, order_bytes, read_response, read_to_e
 from harness.clock import Elapsed, timed
 from harness.proxy import WRITE
 
-DEADLINE_MS = 1500  # more than an order takes on a busy machine whose servers answer
+DEADLINE_MS = 2000  # more than an order takes on a busy machine whose servers answer
 LEASE_MS = 2000
 # For calls that may wait for locks: see service/request/request.h.
 LOCKS_MS = LEASE_MS + DEADLINE_MS / 2
-BUSY_S = 1  # what a busy machine adds
+BUSY_S = 1.9  # what a busy machine adds; a second deadline would be more
 
 
 def assert_at_deadline(passed):
@@ -107,7 +107,7 @@ def test_time_of_an_order_counts_from_its_first_line(stack, proxies, spawn):
     data = order_bytes()
     with socket.create_connection(daemon.address, timeout=30) as sock, Elapsed() as passed:
         sock.sendall(data[:-1])
-        time.sleep(3)
+        time.sleep(2)
         sock.sendall(data[-1:])
         response = read_response(sock)
     ledger.resume()

@@ -132,8 +132,7 @@ def test_limit_that_redis_cannot_tell_lets_nobody_through(stack, spawn, strategy
 
 @pytest.mark.parametrize("strategy", ["segment_lock", "database"])
 def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn, strategy):
-    daemon = spawn(private_stack, rate_user_per_min=SLOW, rate_user_burst=2, deadline_ms=2000,
-                   strategy=strategy)
+    daemon = spawn(private_stack, rate_user_per_min=SLOW, rate_user_burst=2, strategy=strategy)
     daemon.reset("demo", 100, 4)
     assert [daemon.order().status for _ in range(3)] == [201, 201, 429]
     private_stack.redis_server.kill()

@@ -109,6 +109,8 @@ def test_users_at_their_limit_keep_no_unit_from_the_others(pair, load):
     pair[0].reset("demo", 1000, 20, per_user_limit=1)
     loads = [load(daemon, connections=32, seconds=60, users=200) for daemon in pair]
     wait_until(lambda: pair[0].stock()["sold"] == 200, "all of them with their unit")
+    for one in loads:
+        one.wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert audit(pair[0], accepted=accepted) == 200
     assert len(sell_out(pair[1])) == 800
@@ -123,6 +125,8 @@ def test_limit_survives_redis_that_forgets_everything(stack, spawn, load):
         time.sleep(0.1)
         pair[0].stack.redis("FLUSHALL")
     wait_until(lambda: pair[0].stock()["sold"] == 1000, "all users with their unit")
+    for one in loads:
+        one.wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert audit_after_faults(pair[0], accepted=accepted) == 1000
 

@@ -4,7 +4,7 @@ import pytest
 
 from harness.audit import audit, audit_after_faults, audit_sale
 from harness.client import assert_problem
-from harness.daemon import TOKEN
+from harness.daemon import STEADY, TOKEN
 
 
 def test_reset_creates_the_sale_and_says_so(daemon):
@@ -102,7 +102,7 @@ def test_reconcile_after_flushall_loads_every_segment(daemon):
 
 def test_reconcile_that_loses_a_lock_says_that_redis_still_differs(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **STEADY)
     daemon.reset("demo", 100, 4)
     for segment in (1, 2):
         stack.redis("HSET", f"seckill:{{demo:{segment}}}:segment", "available", 7)

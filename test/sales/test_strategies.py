@@ -1,11 +1,13 @@
 """Every way not to oversell sells out exactly, repeats safely, and dies as stock/README.md says."""
 
+import signal
 import time
 from itertools import permutations
 
 import pytest
 
 from harness.audit import audit, audit_after_faults, audit_sale, sell_out, sell_out_after_faults
+from harness.clock import TEST_SECONDS_MAX
 from harness.daemon import STEADY
 from harness.load import kill_under_load
 from harness.processes import wait_until
@@ -186,6 +188,7 @@ def test_ledger_alone_sells_without_redis(stack, proxies, spawn):
 
 def test_sale_goes_on_after_a_restart_with_any_other_strategy(stack, spawn):
     """A kill in between leaves whatever a strategy can leave behind."""
+    signal.alarm(2 * TEST_SECONDS_MAX)  # for forty starts
     daemon = spawn(stack)
     daemon.reset("demo", 2 * 3 * len(STRATEGIES) * (len(STRATEGIES) - 1) + 1, 7)
     accepted = []
