@@ -217,7 +217,8 @@ def test_health_is_to_be_alive_and_to_be_ready(private_stack, spawn, secrets):
         env = {**container_environment(secrets), "SECKILLCTL_ADMIN": f"http://{address}"}
         return subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               timeout=SECONDS_MAX).returncode == 0
-    assert holds(alive) and holds([CONTROL, *ready[2:]])
+    assert holds(alive)
+    wait_until(lambda: holds([CONTROL, *ready[2:]]), "that it is ready")
     private_stack.redis_server.kill()
     wait_until(lambda: not holds([CONTROL, *ready[2:]]), "that it is not ready")
     assert holds(alive)

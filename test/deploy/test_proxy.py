@@ -161,7 +161,7 @@ def test_stranger_has_so_many_requests_only(behind):
     assert_problem(refused, 429, "rate_limited")
     assert refused.headers["Retry-After"]
     assert send(proxy.front, "GET", "/stock/demo").status == 200
-    assert daemons[0].ready()
+    daemons[0].wait_ready()
 
 
 @pytest.mark.skipif(not HAPROXY, reason="no HAProxy is installed")

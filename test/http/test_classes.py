@@ -106,7 +106,8 @@ def parted(request, stack, spawn, tmp_path):
 def test_operators_are_served_on_their_listener_alone(parted):
     assert parted.admin_address() != parted.address
     for path in OPERATORS:
-        assert send(parted.admin_address(), "GET", path, headers=ADMIN).status == 200
+        wait_until(lambda: send(parted.admin_address(), "GET", path, headers=ADMIN).status == 200,
+                   path)  # at once, but for /readyz once the machine has stood still
         assert_problem(send(parted.address, "GET", path, headers=ADMIN), 404, "not_found")
     parted.reset()
     order_id = parted.order().json()["order_id"]

@@ -107,7 +107,7 @@ def test_clock_of_a_connection_starts_with_it(stack, spawn, first, then):
             while closed(daemon, "idle") == 0 and time.monotonic() - started < 30:
                 sock.sendall(then)
                 time.sleep(0.05)
-    assert closed(daemon, "idle") == 1
+    assert closed(daemon, "idle") >= 1  # on a slow machine also of those who asked for the metrics
 
 
 def test_clock_of_a_connection_starts_anew_with_each_answer(stack, spawn):

@@ -6,6 +6,8 @@ import math
 import signal
 import socket
 from datetime import datetime
+from itertools import pairwise
+from statistics import median
 
 import pytest
 
@@ -59,11 +61,14 @@ def names(state):
 def test_page_gets_a_new_state_each_second(daemon):
     page = Page(daemon)
     one, _ = page.until(lambda state: not state["error"])  # both servers have been probed
-    two, three = page.state(), page.state()
+    states = [one, *(page.state() for _ in range(3))]
     assert page.answer().headers["Content-Type"] == "application/json"
     assert page.answer().headers["Cache-Control"] == "no-store"
-    assert one["at"] < two["at"] < three["at"] and one["daemon"] == two["daemon"]
-    assert 0.9 < (moment(three) - moment(two)).total_seconds()
+    assert all(before["at"] < state["at"] for before, state in pairwise(states))
+    assert {state["daemon"] for state in states} == {one["daemon"]}
+    # The median: a state that came late is closer to the next than a second.
+    assert 0.9 < median((moment(state) - moment(before)).total_seconds()
+                        for before, state in pairwise(states))
     assert one["error"] is None
     [own] = one["daemons"]
     assert own["name"] == one["daemon"] and own["age_ms"] == 0 and own["state"] == "ready"
@@ -79,24 +84,24 @@ def test_page_gets_a_new_state_each_second(daemon):
 def test_figures_are_those_of_the_metrics_and_the_ledger(daemon):
     daemon.reset(total=10, segments=2)
     page = Page(daemon)
-    last, _ = page.until(lambda state: sale_of(state))
-    before = daemon.metrics()
-    for number in range(12):
-        daemon.order(user_id=f"u{number}")
-    # The rates of all seconds together are what the metrics have counted meanwhile.
-    got, quiet = {"accepted": 0, "sold_out": 0}, 0
-    while quiet < 2 or not all(got.values()):
-        state = page.state()
-        passed_s = (moment(state) - moment(last)).total_seconds()
-        rates = {name: state["daemons"][0]["per_s"][name] * passed_s for name in got}
-        got = {name: got[name] + rates[name] for name in got}
-        quiet = 0 if any(rates.values()) else quiet + 1
-        last = state
+    page.until(lambda state: sale_of(state))
+    before, got = daemon.metrics(), {"accepted": 0, "sold_out": 0}
+
+    def seen(state):
+        for name in got:
+            got[name] += state["daemons"][0]["per_s"][name]
+        for _ in range(0 if all(got.values()) else 4):
+            daemon.order()
+        return all(got.values())
+
+    def count(metrics, name):
+        return metrics.get(f'seckill_orders_total{{outcome="{name}"}}', 0)
+    page.until(seen)
     state, _ = page.until(lambda state: sale_of(state)["sold"] == 10)
     after = daemon.metrics()
-    for name, value in got.items():
-        counted = f'seckill_orders_total{{outcome="{name}"}}'
-        assert value == pytest.approx(after[counted] - before.get(counted, 0), rel=0.2)
+    assert count(after, "accepted") - count(before, "accepted") == 10
+    for name, value in got.items():  # each rate is of a second, or of more on a slow machine
+        assert 0 < value <= 1.2 * (count(after, name) - count(before, name))
     sale, stock = sale_of(state), daemon.stock()
     assert (sale["sold"], sale["left"], sale["total"], sale["round"], sale["state"]) == (
         stock["sold"], stock["available"], 10, 1, "sold_out")
@@ -186,9 +191,9 @@ def test_what_no_daemon_has_said_is_left_out(pair, stack, said):
     page = Page(one)
     state, _ = page.until(lambda state: len(state["daemons"]) == 2)
     for _ in range(3):
-        assert state["error"] is None
         assert names(state)[1].endswith(f"#{other.process.pid}")
-        state = page.state()
+        # A state has an error, too, just after the machine stood still.
+        state, _ = page.until(lambda state: not state["error"])
     assert stack.redis("SISMEMBER", "seckill:{live}:daemons", "stranger") == 0
 
 
@@ -197,9 +202,11 @@ def test_orders_of_another_daemon_are_seen(pair):
     one.reset()
     page = Page(one)
     page.until(lambda state: len(state["daemons"]) == 2)
-    for number in range(20):
-        other.order(user_id=f"u{number}")
-    state, _ = page.until(lambda state: state["daemons"][1]["per_s"]["accepted"] > 0)
+
+    def seen(state):
+        other.order()
+        return state["daemons"][1]["per_s"]["accepted"] > 0 and state["daemons"][1]["p99_ms"]
+    state, _ = page.until(seen)  # each report is there for a second, and may be missed
     assert state["daemons"][1]["p99_ms"] > 0
 
 
@@ -308,6 +315,8 @@ def actions(daemon):
 def test_actions_of_all_daemons_newest_first(pair):
     one, other = pair
     one.reset(total=100, segments=4)
+    wait_until(lambda: [action["action"] for action in actions(other)] == ["reset"],
+               "the reset is noted: each daemon notes its own once a second")
     other.change(paused=True)
     wait_until(lambda: [action["action"] for action in actions(one)] == ["change", "reset"],
                "the other daemon's action is there")

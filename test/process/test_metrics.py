@@ -158,8 +158,9 @@ def test_connections_by_listener(stack, spawn):
 
 def test_state_of_the_servers(private_stack, spawn):
     daemon = spawn(private_stack)
-    assert (state(daemon, "redis"), state(daemon, "ledger")) == (["ok"], ["ok"])
-    assert daemon.metric("seckill_ready") == 1
+    wait_until(lambda: (state(daemon, "redis"), state(daemon, "ledger")) == (["ok"], ["ok"]),
+               "both ok")
+    wait_until(lambda: daemon.metric("seckill_ready") == 1, "ready")
     wait_until(lambda: daemon.metric("seckill_ledger_durable") == 1, "a look at the settings")
     assert daemon.metric("seckill_redis_evicts") == 0
     private_stack.redis("REPLICAOF", "127.0.0.1", "1")

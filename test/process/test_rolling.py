@@ -82,7 +82,7 @@ def test_shared_port_is_joined_only_when_ready(stack, proxies, spawn, tmp_path):
         wait_until(lambda: "event=ledger_not_ready" in new.log(), "a try to prepare the ledger")
         time.sleep(0.5)
         assert not new.listening()
-        assert all(old.ready() for _ in range(20))
+        assert all(old.get("/servingz").status == 200 for _ in range(20))
         proxy.admit()
         new.wait_started()
         new.stop()
