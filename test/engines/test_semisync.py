@@ -120,6 +120,7 @@ def test_primary_that_may_forget_is_told_of(engine, stack, spawn, statement, set
     engine.primary.run(statement)
     daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
     wait_said(daemon, "ledger_not_durable", f'setting="{setting}"')
+
     def answer():
         response = daemon.get("/readyz")
         return response.status, response.json().get("ledger_durable")

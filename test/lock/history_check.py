@@ -30,7 +30,8 @@ class Hold:
 
 
 def read(lines):
-    """The holds of all processes' lines, acquired or not known. A last line cut off by a kill counts for nothing."""
+    """The holds of all processes' lines, also of an unknown outcome. A last line that was cut
+    off by a kill counts for nothing."""
     holds = {}
     for line in lines:
         if not line.endswith("\n"):

@@ -156,8 +156,8 @@ def test_broken_lock_is_found_out(stack, tmp_path, model):
 
 def hold(name, owner, begin, until, left_behind=False, **more):
     """A hold acquired from `begin` to `begin` + 1."""
-    event = {"hold": name, "result": "ok", "owner": owner, "mode": "write", "permits": 1, "begin": begin,
-             "end": begin + 1, "fence": begin + 1, **more}
+    event = {"hold": name, "result": "ok", "owner": owner, "mode": "write", "permits": 1,
+             "begin": begin, "end": begin + 1, "fence": begin + 1, **more}
     made = history_check.Hold(event)
     made.until, made.left_behind = until, left_behind or not made.acquired
     return made
