@@ -119,6 +119,7 @@ static void handle_begin_again(struct seclock_handle *handle)
     if (handle->driver->drop)
         handle->driver->drop(handle->self, handle);
     handle_number(handle);
+    handle->fence = 0; /* so that a renewal learns the fence of that one */
     handle->given_back = false;
 }
 

@@ -163,6 +163,24 @@ def test_late_acquisition_that_is_not_given_back_is_unknown(near, far_url, proxy
         assert_free(near, kind)
 
 
+@pytest.mark.parametrize("kind", ["simple", "table"])
+def test_fence_of_a_hold_in_doubt_is_that_of_its_last_try(near, far_url, proxy, kind):
+    """The first try is answered after its lease, and given back; the second is not answered."""
+    sent = SENT.get(kind, rb"EVAL")
+    with Driver(far_url, timeout=15000, outage=1) as far:
+        assert_free(near, kind)
+        settled(far, "status", kind, "n")
+        proxy.once(sent, after=lambda _: time.sleep(3.1))
+        proxy.once(sent)
+        lost = proxy.once(sent, after=lambda _: proxy.refuse())
+        assert far.acquire(kind, "n", wait=30000, lease=3000)["result"] == "unknown"
+        lost.wait()
+        proxy.admit()
+        answer = settled(far, "renew", 1)
+        assert (answer["result"], answer["fence"]) == ("ok", near("status", kind, "n")["fence"])
+        assert settled(far, "release", 1)["result"] == "ok"
+
+
 @pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_answer_to_reentry_is_lost(near, far, proxy, kind):
     first = far.acquire(kind, "n", hold=1)
