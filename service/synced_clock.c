@@ -1,8 +1,8 @@
 /* The ledger's time, as this daemon knows it.
  *
  * why_half: the ledger has read its clock at some moment of the round trip. Taking the middle errs
- * by half of the round trip at most. So the answer with the shortest round trip is kept for a
- * while, unless a later one contradicts it. */
+ * by half of the round trip at most. What was measured errs by more as the two clocks drift apart.
+ * So the answer counts that may err least by now, unless a later one contradicts it. */
 #include "service/synced_clock.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "sql/server/server.h"
 
 enum {
-    KEEP_S = 2,   /* a fast answer is kept this long before slower ones */
-    DRIFT_MS = 2, /* drift allowed after that time */
+    DRIFT_PART = 1000, /* clocks that NTP slews drift by less than this part of the time */
+    CONTRADICTS_MS = 2,
 };
 
 static void take(struct synced_clock *clock, int64_t ahead_ns, int64_t error_ns, int64_t now_ns)
@@ -35,11 +35,11 @@ int64_t synced_clock_note(struct synced_clock *clock, int64_t asked_ns, int64_t 
     int64_t ahead_ns = ledger_us * 1000 - (asked_ns + half_ns);
     pthread_mutex_lock(&clock->mutex);
     bool known = atomic_load(&clock->known);
+    int64_t error_ns = clock->error_ns + (answered_ns - clock->measured_ns) / DRIFT_PART;
     int64_t change_ns = ahead_ns - atomic_load(&clock->ahead_ns);
-    int64_t beyond_ns = llabs(change_ns) - half_ns - clock->error_ns;
+    int64_t beyond_ns = llabs(change_ns) - half_ns - error_ns;
     bool stepped = known && beyond_ns > SYNCED_CLOCK_STEP_MS * CLOCK_NS_PER_MS;
-    if (!known || beyond_ns > DRIFT_MS * CLOCK_NS_PER_MS || half_ns <= clock->error_ns ||
-        answered_ns - clock->measured_ns > KEEP_S * CLOCK_NS_PER_S)
+    if (!known || beyond_ns > CONTRADICTS_MS * CLOCK_NS_PER_MS || half_ns <= error_ns)
         take(clock, ahead_ns, half_ns, answered_ns);
     if (stepped)
         atomic_store(&clock->steady_ns, answered_ns + SYNCED_CLOCK_STEADY_MS * CLOCK_NS_PER_MS);
