@@ -33,7 +33,7 @@ struct lock_driver {
     /* Tries once. SECLOCK_OK with fence and hold_count set; SECLOCK_BUSY with busy_ms set;
      * SECLOCK_DEADLOCK, SECLOCK_FAILED, SECLOCK_UNKNOWN, SECLOCK_CONFIG. A call with the same
      * handle after SECLOCK_BUSY, SECLOCK_FAILED or SECLOCK_UNKNOWN has the same request id and must
-     * not count twice. */
+     * not count twice; after a release and `drop` it has another one. */
     enum seclock_result (*acquire)(void *self, struct seclock_handle *handle);
 
     /* Optional (NULL: the core polls). Sleeps until the lock may be free, `wait_ms` have passed or

@@ -96,7 +96,7 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns && handle->driver->release) {
         enum seclock_result released = handle->driver->release(handle->self, handle);
-        handle->given_back = true;
+        handle->given_back = true; /* and no renewal makes it a hold: its deadline is over */
         bool over = released == SECLOCK_OK || released == SECLOCK_LOST;
         return lock_fail(over ? SECLOCK_FAILED : SECLOCK_UNKNOWN,
                          "the answer came after the lease had ended");
@@ -137,7 +137,7 @@ static enum seclock_result handle_try(struct seclock_handle *handle)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     enum seclock_result result = handle->driver->acquire(handle->self, handle);
     if (result == SECLOCK_OK)
-        return handle_acquired(handle, sent_ns, lease_ms); /* its deadline stays as it is */
+        return handle_acquired(handle, sent_ns, lease_ms);
     if (result == SECLOCK_BUSY)
         count(&handle->core->counters.busy);
     if (result == SECLOCK_UNKNOWN) {
