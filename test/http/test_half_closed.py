@@ -8,7 +8,6 @@ import struct
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -118,7 +117,7 @@ def test_half_closed_client_hears_the_end_soon(daemon):
         with ask(daemon, get("/healthz")) as client, Elapsed() as passed:
             assert read_to_end(client).startswith(b"HTTP/1.1 200 ")
         took.append(passed.running)
-    assert median(took) < END_S_MAX, took  # a thread that nobody wakes is late every time
+    assert sorted(took)[-4] < END_S_MAX, took  # a busy machine may delay a few
 
 
 def test_calls_held_for_the_sake_of_orders_are_answered_to_half_closed_clients(stack, spawn, load):

@@ -136,31 +136,27 @@ class LateAnswer:
 
 
 @pytest.mark.parametrize("kind", ["simple", "fair", "table"])
-def test_release_of_a_late_acquisition_comes_later_still(near, far_url, proxy, kind):
+def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind):
     """It must not take the lock from the next try of the same caller, which has it by then."""
-    with Driver(far_url, timeout=15000) as far:
-        assert_free(near, kind)  # from now on a table has its row
-        settled(far, "status", kind, "n")
-        late = LateAnswer(proxy, kind)
-        answer = far.acquire(kind, "n", wait=30000, lease=1000)
-        assert answer["result"] == "ok"
-        late.arrive()
-        status = near("status", kind, "n")
-        assert (status["held"], status["fence"]) == (1, answer["fence"])
-        assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)  # from now on a table has its row
+    late = LateAnswer(proxy, kind)
+    answer = far.acquire(kind, "n", wait=30000, lease=1000)
+    assert answer["result"] == "ok"
+    late.arrive()
+    status = near("status", kind, "n")
+    assert (status["held"], status["fence"]) == (1, answer["fence"])
+    assert far("release", 1)["result"] == "ok"
 
 
 @pytest.mark.parametrize("kind", ["simple", "fair", "table"])
-def test_late_acquisition_that_is_not_given_back_is_unknown(near, far_url, proxy, kind):
-    with Driver(far_url, timeout=15000) as far:
-        assert_free(near, kind)
-        settled(far, "status", kind, "n")
-        late = LateAnswer(proxy, kind)
-        answer = far.acquire(kind, "n", lease=1000)
-        assert (answer["result"], answer["state"]) == ("unknown", "lost")
-        assert far("release", 1)["result"] == "lost"
-        late.arrive()
-        assert_free(near, kind)
+def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, kind):
+    assert_free(near, kind)
+    late = LateAnswer(proxy, kind)
+    answer = far.acquire(kind, "n", lease=1000)
+    assert (answer["result"], answer["state"]) == ("unknown", "lost")
+    assert far("release", 1)["result"] == "lost"
+    late.arrive()
+    assert_free(near, kind)
 
 
 @pytest.mark.parametrize("kind", ["simple", "table"])
