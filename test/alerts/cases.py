@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from harness.daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
 from harness.processes import free_port, wait_until
-from harness.proxy import COMMIT, WRITE
+from harness.proxy import COMMIT
 from harness.servers import MariaServer
 
 CASES = {}
@@ -68,11 +68,6 @@ class Scene:
 
 def order(daemon, **what):
     return lambda: daemon.order(timeout=5, **what)
-
-
-def once_committing(proxy, **how):
-    """Sets a trap for the commit of an order: one alone may be that of the node's lease."""
-    proxy.once(WRITE, after=lambda _: proxy.once(COMMIT, **how))
 
 
 def in_minutes(minutes):
@@ -230,7 +225,7 @@ def outcome_unknown(scene):
     scene.ends.callback(proxy.heal)
 
     def hold():
-        once_committing(proxy, before=lambda _: proxy.hold())
+        proxy.once(COMMIT, before=lambda _: proxy.hold())
         wait_until(lambda: daemon.order(timeout=30).code == "outcome_unknown", "such an order")
     return hold
 
@@ -243,7 +238,7 @@ def unknown_commits(scene):
 
     def cut():
         while daemon.metric("seckill_unknown_commits_total") < 8:
-            once_committing(proxy, after=lambda link: link.cut())
+            proxy.once(COMMIT, after=lambda link: link.cut())
             daemon.order()
     return cut
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chrome import DESKTOP, PHONE
+from harness.audit import answered
 from harness.daemon import STEADY
 from harness.processes import free_port, wait_until
 from harness.proxy import COMMIT, WRITE
@@ -176,14 +177,8 @@ def fragile(stack, spawn, proxies):
     spawn(stack, **STEADY).reset()  # it has more time for that
     daemon = spawn(stack, demo="on", listen=f"127.0.0.1:{free_port()}", deadline_ms=3000,
                    mysql_url=proxy.url(stack.mysql_url))
-    wait_until(lambda: daemon.order(user_id="before", key="before").status in (200, 201),
-               "an order")
+    assert answered(lambda: daemon.order(user_id="before", key="before")).status in (200, 201)
     return daemon, proxy
-
-
-def once_committing(proxy, after):
-    """A trap for the commit of an order: one alone may be that of the node's lease."""
-    return proxy.once(WRITE, after=lambda _: proxy.once(COMMIT, after=after))
 
 
 @pytest.mark.parametrize("moment", ["before its commit", "after its commit"])
@@ -193,7 +188,7 @@ def test_daemon_killed_in_mid_order_and_restarted(chrome, fragile, moment):
     if moment == "before its commit":
         trap = proxy.once(WRITE, before=lambda _: daemon.kill())
     else:
-        trap = once_committing(proxy, after=lambda _: daemon.kill())
+        trap = proxy.once(COMMIT, after=lambda _: daemon.kill())
     buy(page)
     trap.wait()
     wait_text(page, "#result", "no answer: trying again")
@@ -207,7 +202,7 @@ def test_daemon_killed_in_mid_order_and_restarted(chrome, fragile, moment):
 def test_outcome_unknown_is_asked_again_with_the_same_key(chrome, fragile):
     daemon, proxy = fragile
     page = enter(chrome, daemon)
-    once_committing(proxy, after=lambda _: proxy.refuse())
+    proxy.once(COMMIT, after=lambda _: proxy.refuse())
     buy(page)
     wait_text(page, "#result", "trying again")
     proxy.admit()

@@ -121,7 +121,7 @@ def test_scripts_that_redis_forgot_run_in_their_order_all_the_same(daemon):
     redis = daemon.stack.redis
     daemon.reset("demo", 100, 20)
     for _ in range(10):
-        wait_until(lambda: not redis("KEYS", "seckill:{demo:*:lock"), "the end of the last batch")
+        daemon.stack.wait_unlocked()
         redis("SCRIPT", "FLUSH")
         assert daemon.order().status == 201
     assert daemon.reconcile()["differences"] == []
@@ -501,8 +501,7 @@ def test_ledger_unreachable_by_the_network(stack, proxies, spawn, fault):
 def test_idle_connections_closed_by_the_servers_go_unnoticed(daemon):
     """As wait_timeout and `CLIENT KILL` do: the next call of each kind just connects again."""
     def close_all():
-        wait_until(lambda: not daemon.stack.redis("KEYS", "seckill:{demo:*:lock"),
-                   "the end of the last batch")  # else its lock stays for a lease
+        daemon.stack.wait_unlocked()  # else a lock stays for a lease
         daemon.stack.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         kill_connections(daemon.stack.ledger)
     daemon.reset()

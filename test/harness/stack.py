@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlunsplit, urlsplit
 
 from harness.ledger import Ledger
+from harness.processes import wait_until
 from harness.redis import Redis
 from harness.servers import STACK_TOOL, MariaServer, RedisServer, run_tool
 
@@ -27,6 +28,16 @@ class Stack:
         other.redis("FLUSHDB")
         other.ledger.recreate()
         return other
+
+    def wait_unlocked(self, sku="demo"):
+        """Until no segment of the sale is locked: a worker settles its last batch after answers."""
+        wait_until(lambda: not self.redis("KEYS", f"seckill:{{{sku}:*:lock"),
+                   "the end of the last batch")
+
+    def wait_rounds_ended(self):
+        """Until the orders of earlier rounds are ended, which a reset does after its answer."""
+        wait_until(lambda: self.ledger.number("SELECT COUNT(*) FROM round_end") == 0,
+                   "the end of the rounds before")
 
     def clean(self):
         """Begins from nothing: an empty Redis and an empty database."""

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.audit import audit
+from harness.audit import answered, audit
 from harness.clock import timed
 from harness.daemon import PROGRAM, STEADY
 from harness.processes import wait_until
@@ -35,7 +35,7 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
     daemon.reset(total=1_000_000)
     daemon.reset("other")
     script = tmp_path / "flood.lua"
-    order_id = wait_until(lambda: daemon.order(key="k").json().get("order_id"), "an order")
+    order_id = answered(lambda: daemon.order(key="k")).json()["order_id"]
     script.write_text(FLOODS[flooded].replace("ORDER", order_id), encoding="ascii")
     calls = {"pause": lambda: daemon.admin("PATCH", "/admin/sale/other", {"paused": True}),
              "sales": lambda: daemon.admin("GET", "/admin/sales"),

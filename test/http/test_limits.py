@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import audit, audit_after_faults, sell_out_after_faults
+from harness.audit import answered, audit, audit_after_faults, sell_out_after_faults
 from harness.client import assert_problem, order_bytes, read_response, read_to_end, send_raw
 from harness.daemon import STEADY, Daemon
 from harness.processes import wait_until
@@ -25,9 +25,9 @@ def order_all_at_once(daemon, count, **order):
         return list(pool.map(lambda n: daemon.order(user_id=f"u{n}", **order), range(count)))
 
 
-def wait_for_an_order(daemon, user_id):
+def place(daemon, user_id):
     """One order, which on a slow machine is not placed within its deadline at once."""
-    wait_until(lambda: daemon.order(user_id=user_id, key=user_id).status in (200, 201), "an order")
+    assert answered(lambda: daemon.order(user_id=user_id, key=user_id)).status in (200, 201)
 
 
 def test_full_queue_is_503_overloaded_at_once(stack, proxies, spawn):
@@ -53,7 +53,7 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
     proxy = proxies(stack.ledger.port)
     spawn(stack, **STEADY).reset()  # it has more time for that
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), max_batch=1, deadline_ms=1000)
-    wait_for_an_order(daemon, "warm-up")
+    place(daemon, "warm-up")
     proxy.delay = 0.12
     started = time.monotonic()
     answers = order_all_at_once(daemon, 48)
@@ -64,7 +64,7 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
     assert counts["201"] < 48
     accepted = [(response.json()["order_id"], 1) for response in answers if response.status == 201]
     wait_until(lambda: daemon.metric("seckill_queue_depth") == 0, "an empty queue")
-    wait_for_an_order(daemon, "after")
+    place(daemon, "after")
     unclear = counts["503 outcome_unknown"]
     sold = audit_after_faults(daemon, accepted=accepted)
     assert len(accepted) + 2 <= sold <= len(accepted) + 2 + unclear
@@ -74,7 +74,7 @@ def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn)
     proxy = proxies(stack.ledger.port)
     spawn(stack, **STEADY).reset("demo", 50, 5)  # it has more time for that
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=500)
-    wait_for_an_order(daemon, "warm-up")
+    place(daemon, "warm-up")
     proxy.hold()
     answers = order_all_at_once(daemon, 64)
     for response in answers:

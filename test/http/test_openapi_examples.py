@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.audit import answered
 from harness.client import order_bytes, read_response
 from harness.daemon import STEADY, TOKEN, Daemon
 from harness.processes import wait_until
-from harness.proxy import COMMIT, WRITE
+from harness.proxy import COMMIT
 from description import Description, alike
 
 # Recipes share a daemon, so one worker runs all of them.
@@ -367,9 +368,8 @@ def no_order_id(world):
 
 def outcome_unknown(world):
     daemon, ledger = world.behind("mysql_url", deadline_ms=1000)
-    wait_until(lambda: daemon.order(sku=world.sku, key="warm-up").status in (200, 201), "an order")
-    # Behind a change: a commit alone may be that of the node's lease.
-    ledger.once(WRITE, after=lambda _: ledger.once(COMMIT, after=lambda _: ledger.refuse()))
+    assert answered(lambda: daemon.order(world.sku, key="warm-up")).status in (200, 201)
+    ledger.once(COMMIT, after=lambda _: ledger.refuse())
     return wait_until(  # an order that gets its deadline before its commit is none
         lambda: (answer := daemon.order(world.sku, "u2", key="unknown")).code == "outcome_unknown"
         and answer, "an order whose commit is lost")

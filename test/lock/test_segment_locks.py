@@ -5,7 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from harness.audit import audit, audit_after_faults, audit_sale, sell_out, sell_out_after_faults
+from harness.audit import (answered, audit, audit_after_faults, audit_sale, sell_out,
+                           sell_out_after_faults)
 from harness.daemon import STEADY
 from harness.processes import wait_until
 from harness.proxy import WRITE
@@ -126,7 +127,7 @@ def test_zookeeper_that_is_gone_is_503_and_that_is_back_sells(stack, spawn, lock
         daemon = spawn(stack, **{**lock_options, "lock_servers": server.url, "deadline_ms": 3000})
         daemon.reset("demo", 5, 2)
         # The first use of a server that has just started may take longer than an order has.
-        wait_until(lambda: daemon.order().status == 201, "an order")
+        assert answered(daemon.order).status == 201
         server.kill()
         assert daemon.order().status == 503
         server.start()

@@ -28,9 +28,7 @@ def stalled(stack, proxies, spawn):
         for sku in ("hot", "cold"):
             daemon.reset(sku, 1000, 4)
             assert daemon.order(sku).status == 201
-        # The worker gives them back when it is through with what follows its answer.
-        wait_until(lambda: not any(stack.redis("KEYS", f"seckill:{{{sku}:*:lock")
-                                   for sku in ("hot", "cold")), "the end of the last batches")
+            stack.wait_unlocked(sku)  # by then the worker is through with what follows its answer
         proxy.hold()
         with ThreadPoolExecutor(HOT + 20) as clients:
             try:

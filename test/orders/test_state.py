@@ -131,7 +131,7 @@ def test_older_rounds_orders_give_nothing_back(pair):
     one.reset("demo", 10, 5)
     old = [one.order(qty=qty).json()["order_id"] for qty in (1, 6)]
     one.reset("demo", 4, 2)
-    wait_until(lambda: one.stack.ledger.number("SELECT COUNT(*) FROM round_end") == 0, "their end")
+    one.stack.wait_rounds_ended()
     one.stack.ledger.run("UPDATE orders SET status = 'reserved'")  # as before they are expired
     assert other.cancel(old[0]).status == one.cancel(old[1]).status == 200
     assert len(sell_out(one)) == 4

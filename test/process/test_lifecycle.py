@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import audit, sell_out
+from harness.audit import answered, audit, sell_out
 from harness.buyers import Buyers
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
 from harness.clock import Elapsed, timed
@@ -476,7 +476,7 @@ def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, 
     ledger.admit()
     daemon.wait_ready()
     spawn(stack, **STEADY).reset()  # it has more time for that
-    wait_until(lambda: daemon.order().status == 201, "an order")
+    assert answered(daemon.order).status == 201
 
 
 @pytest.mark.parametrize("how", ["refuse", "hold"])

@@ -229,8 +229,7 @@ def test_end_round_ends_reserved_orders_and_keeps_paid_ones(pair):
         assert_problem(other.cancel(order_id), 409, "invalid_state")
     assert other.get(f"/order/{paid}").json()["status"] == "paid"
     assert other.pay(paid).status == 200  # a repeat
-    ledger = one.stack.ledger
-    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM round_end") == 0, "the round's end")
+    one.stack.wait_rounds_ended()
     wait_until(lambda: sum(daemon.metric("seckill_orders_expired_total") for daemon in pair) == 4,
                "a count of each end")
     assert len(sell_out(other)) == 6
