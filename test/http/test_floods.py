@@ -8,9 +8,9 @@ import time
 import pytest
 
 from harness.audit import answered, audit
-from harness.clock import timed
 from harness.daemon import PROGRAM, STEADY
 from harness.processes import wait_until
+from harness.standstill import timed
 
 CLIENTS, PROBES = 2000, 15
 SECONDS_MAX = 5 if "san/" in PROGRAM else 1  # a sanitizer makes the daemon several times slower

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from harness.client import order_bytes, read_response, read_to_end
-from harness.clock import Elapsed
 from harness.daemon import TOKEN
 from harness.load import crowd
 from harness.processes import wait_until
+from harness.standstill import Elapsed
 
 ORDERS = 1600
 BUSY_MAX = 0.1  # of a core; a thread that spun took 0.35 and more

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from harness.clock import Elapsed
 from harness.processes import wait_until
 from harness.proxy import Link
+from harness.standstill import Elapsed
 from locks import Driver, settled
 
 HASHES = ("reentrant", "fair", "read-write")

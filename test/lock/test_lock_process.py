@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from harness.clock import Elapsed
 from harness.processes import wait_until
 from harness.servers import RedisAlone, ZooKeeper
+from harness.standstill import Elapsed
 from locks import Driver, driver_words, seconds_since, settled
 
 LEASE_MS, POLL_MS = 800, 400

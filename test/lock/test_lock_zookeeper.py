@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from harness.clock import Elapsed
 from harness.processes import wait_until
 from harness.proxy import FaultProxy, Link
 from harness.servers import ZooKeeper
+from harness.standstill import Elapsed
 from locks import Driver, settled
 
 if not ZooKeeper.PROGRAM.exists():

@@ -10,8 +10,8 @@ import pytest
 
 from harness.audit import audit_after_faults
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
-from harness.clock import Elapsed, timed
 from harness.proxy import WRITE
+from harness.standstill import Elapsed, timed
 
 DEADLINE_MS = 2000  # more than an order takes on a busy machine whose servers answer
 LEASE_MS = 2000

@@ -11,10 +11,10 @@ import pytest
 from harness.audit import (answered, audit, audit_after_faults, sell_out, sell_out_after_faults,
                            statuses)
 from harness.client import assert_problem, assert_refused
-from harness.clock import timed
 from harness.daemon import STEADY
 from harness.processes import wait_until
 from harness.proxy import COMMIT, SEGMENT_LOCK, Link, kill_at
+from harness.standstill import timed
 
 MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
 

@@ -10,8 +10,8 @@ from itertools import takewhile
 import pytest
 
 from harness.client import assert_problem
-from harness.clock import timed
 from harness.processes import wait_until
+from harness.standstill import timed
 
 PAIR = re.compile(r'([\w.-]+)=("(?:[^"\\]|\\.)*"|\S*)')
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

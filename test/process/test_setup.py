@@ -10,11 +10,11 @@ import pymysql
 import pytest
 
 from harness.audit import audit
-from harness.clock import timed
 from harness.daemon import PROGRAM, STEADY
 from harness.engines_sentinel import Certificates
 from harness.processes import clean_environment, spawn as start_process, wait_until
 from harness.proxy import Link
+from harness.standstill import timed
 
 TABLES = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='seckill'"
 

@@ -9,9 +9,9 @@ from itertools import count
 
 from harness.audit import audit_after_faults, audit_sale
 from harness.client import assert_problem
-from harness.clock import Elapsed, timed
 from harness.daemon import STEADY
 from harness.processes import wait_until
+from harness.standstill import Elapsed, timed
 
 FIRST = 1000  # id of the first order of fill
 MEANWHILE = 20  # of a client's thousand orders during a counting; one, if it waited for its end
