@@ -13,6 +13,7 @@ pytest.register_assert_rewrite("harness.audit", "harness.load")
 from harness.clock import TEST_SECONDS_MAX, Clock  # noqa: E402  after what details their asserts
 from harness.daemon import STEADY, Daemon  # noqa: E402
 from harness.load import Load  # noqa: E402
+from harness.processes import servers_in_memory  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
 from harness.servers import TEMPLATE_VARIABLE, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
@@ -26,10 +27,13 @@ def pytest_addoption(parser):
                      help="run the tests in a random order, the same for the same N")
 
 
-def pytest_configure():
+def pytest_configure(config):
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
+    with ExitStack() as running:
+        running.enter_context(servers_in_memory())
+        config.add_cleanup(running.pop_all().close)
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,11 +1,10 @@
 """A Redis Cluster of real servers, which a test may kill and whose slots it may move."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from harness.engines_sentinel import Certificates
-from harness.processes import free_port, wait_until
+from harness.processes import free_port, server_folder, wait_until
 from harness.redis import Redis
 from harness.servers import RedisServer
 
@@ -80,7 +79,7 @@ class RedisCluster:
         return f"rediss+cluster://{places}?ca={self.certificates.ca}"
 
     def up(self):
-        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.directory = server_folder()
         try:
             count = self.master_count + self.replica_count
             self.certificates = Certificates(self.directory) if self.tls else None

@@ -5,13 +5,12 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pymysql
 
 from harness.ledger import Ledger
-from harness.processes import HarnessError, free_port, spawn, wait_until
+from harness.processes import HarnessError, free_port, server_folder, spawn, wait_until
 from harness.servers import MariaServer, Server, copy_template
 from harness.stack import Stack
 
@@ -79,7 +78,7 @@ class Nodes:
         self.nodes, self.primary = [], None
 
     def __enter__(self):
-        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.directory = server_folder()
         try:
             self.up(prepare_data(Path(self.directory, "prepared")))
         except BaseException:

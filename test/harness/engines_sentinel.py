@@ -1,14 +1,12 @@
 """A Redis that sentinels watch, and one with every kind of door: context managers, each in a folder
 of its own, on loopback, on free ports. They end their servers by process id."""
 
-import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
-from harness.processes import free_port, spawn, wait_until
+from harness.processes import free_port, server_folder, spawn, wait_until
 from harness.redis import Redis
 
 ANSWER_SECONDS_MAX = 150  # a Sentinel that has stood still does nothing for 30 s
@@ -71,10 +69,7 @@ class Engine:
     """The base of all sets of servers: a folder and processes."""
 
     def __enter__(self):
-        # Not under pytest's tmp_path: a socket's path must be short. In memory if there is such a
-        # folder: a sentinel answers nobody while it waits for its file to be on a busy disk.
-        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.directory = tempfile.mkdtemp(prefix="seckill-", dir=memory)
+        self.directory = server_folder()
         self.processes = []
         try:
             self.up()

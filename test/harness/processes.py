@@ -8,19 +8,45 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below the ports of deploy/stack and of clients
 PORTS_FILE = Path(tempfile.gettempdir(), f"seckill-ports-{os.getuid()}")
+MEMORY, MEMORY_MIN = Path("/dev/shm"), 6 << 30  # bytes that must be free
+SERVERS_VARIABLE = "SECKILL_STACK_SERVERS"  # the folder of the servers' folders
 ports = random.SystemRandom()  # a test that seeds its random numbers gets other ports all the same
 reserved = set()  # the ports that this process was given
 
 
 class HarnessError(Exception):
     """A program or server did not do what was asked of it; the text is for the user."""
+
+
+@contextmanager
+def servers_in_memory():
+    """Within it server_folder() gives folders in memory, if there is plenty, and all are removed at
+    its end. Tests kill servers, which find their files again, and no machine: so nothing that they
+    show depends on a disk, and half of their time would go into its files and syncs."""
+    if SERVERS_VARIABLE in os.environ:  # one of several workers, whose folder its parent made
+        yield
+        return
+    memory = os.statvfs(MEMORY) if MEMORY.exists() else None
+    plenty = memory and memory.f_bavail * memory.f_frsize >= MEMORY_MIN
+    with tempfile.TemporaryDirectory(prefix="seckill-test-", dir=MEMORY if plenty else None,
+                                     ignore_cleanup_errors=True) as folder:
+        os.environ[SERVERS_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SERVERS_VARIABLE]
+
+
+def server_folder():
+    """A new folder for the files of servers. Not one of pytest's: a socket's path must be short."""
+    return tempfile.mkdtemp(prefix="seckill-", dir=os.environ.get(SERVERS_VARIABLE))
 
 
 def spawn(argv, **options):

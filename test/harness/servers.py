@@ -7,11 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 from harness.ledger import Ledger
-from harness.processes import ROOT, HarnessError, free_port, spawn, wait_until
+from harness.processes import ROOT, HarnessError, free_port, server_folder, spawn, wait_until
 from harness.redis import Redis
 
 STACK_TOOL = ROOT / "deploy" / "stack"
@@ -127,24 +126,27 @@ class RedisAlone:
     """Context manager: a Redis of this test's own, which it may kill and start again."""
 
     def __enter__(self):
-        self.directory = tempfile.TemporaryDirectory(prefix="seckill-lock-")
-        self.server = RedisServer(self.directory.name)
-        self.server.start()
+        self.server = RedisServer(server_folder())
+        try:
+            self.server.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self.server
 
     def __exit__(self, *_):
         self.server.close()
-        self.directory.cleanup()
+        shutil.rmtree(self.server.directory)
 
 
 class ZooKeeper(Server):
     """Context manager: a ZooKeeper of this test's own."""
 
-    PROGRAM = Path("/usr/share/zookeeper/bin/zkServer.sh")
+    PROGRAM = Path("/usr/share/java/zookeeper.jar")  # names the other archives that it needs,
+    LOG = "/usr/share/java/slf4j-simple.jar"  # but none that writes its log
 
     def __init__(self):
-        self.home = tempfile.TemporaryDirectory(prefix="seckill-zookeeper-")
-        super().__init__(self.home.name)
+        super().__init__(server_folder())
         self.url = f"zookeeper://127.0.0.1:{self.port}"
         self.client = self
         (self.directory / "zoo.cfg").write_text(
@@ -155,7 +157,8 @@ class ZooKeeper(Server):
             "maxSessionTimeout=60000\n", encoding="ascii")
 
     def argv(self):
-        return ["env", f"ZOO_LOG_DIR={self.directory}", self.PROGRAM, "start-foreground",
+        return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-cp",
+                f"{self.PROGRAM}:{self.LOG}", "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 self.directory / "zoo.cfg"]
 
     def answers(self):
@@ -167,9 +170,13 @@ class ZooKeeper(Server):
             return False
 
     def __enter__(self):
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
         self.close()
-        self.home.cleanup()
+        shutil.rmtree(self.directory)

@@ -2,12 +2,11 @@
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from urllib.parse import urlunsplit, urlsplit
 
 from harness.ledger import Ledger
-from harness.processes import wait_until
+from harness.processes import server_folder, wait_until
 from harness.redis import Redis
 from harness.servers import STACK_TOOL, MariaServer, RedisServer, run_tool
 
@@ -50,8 +49,7 @@ class PrivateStack:
     """Context manager: servers of one test, which may kill them."""
 
     def __enter__(self):
-        # Not under pytest's tmp_path: a socket's path must be short, and a data directory is large.
-        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.directory = server_folder()
         self.servers = []
         try:
             for kind, name in ((RedisServer, "redis"), (MariaServer, "maria")):
@@ -89,7 +87,7 @@ class ToolServers:
         self.kinds, self.sizes = kinds, sizes
 
     def __enter__(self):
-        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.directory = server_folder()
         self.caretaker = subprocess.Popen(
             ["sh", "-c", self.CARETAKER, "caretaker", STACK_TOOL, self.directory, *self.kinds],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
