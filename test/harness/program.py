@@ -1,5 +1,6 @@
 """A program that serves HTTP: started, found by what it logs, stopped, killed or paused by pid."""
 
+import math
 import re
 import signal
 import subprocess
@@ -49,6 +50,7 @@ class Program:
         self.log_paths = []
         self.process = self.address = None
         self.end_expected = False
+        self.stopped_until = 0  # the time until when it was stopped by a signal
 
     def __enter__(self):
         try:
@@ -142,7 +144,11 @@ class Program:
         return self.log_paths[-1].read_text(errors="replace")
 
     def signal(self, number):
+        if number == signal.SIGSTOP:
+            self.stopped_until = math.inf
         self.process.send_signal(number)
+        if number == signal.SIGCONT:
+            self.stopped_until = time.monotonic()
 
     def wait(self, timeout=30):
         """The exit status; a signal's is negative."""
