@@ -1,9 +1,13 @@
-"""Small faults for the core, one at a time: each breaks one promise.
+"""Small faults for the core, one at a time: each breaks one promise. Those for the other folders
+are in table_*.py.
 
 A fault of a ledger's statement is put into the statement and into the simulation's model of it.
 `unit` and `system` name a test that is known to find the mutant; it is tried before others."""
 
-from typing import NamedTuple
+import table_locks
+import table_rest
+import table_service
+from mutant import NO_PART, NOT_SEEN, Mutant
 
 ORDERS = "test/simulate/ledger/ledger_orders.c"
 RETURNS = "test/simulate/ledger/ledger_returns.c"
@@ -11,19 +15,7 @@ RETIRE = "test/simulate/ledger/ledger_retire.c"
 ROUNDS = "test/simulate/ledger/ledger_rounds.c"
 SALES = "test/simulate/ledger/ledger_sales.c"
 
-NO_PART = "not simulated"
-NOT_SEEN = "not seen"  # 10,000 seeds did not show it
-
-
-class Mutant(NamedTuple):
-    promise: str  # what it breaks
-    edits: tuple  # (file, text, text instead)...; the text is in the file exactly once
-    unit: str = ""  # program/test
-    system: str = ""  # file.py::test
-    simulated: str = ""  # why the simulation need not be tried: NO_PART or NOT_SEEN
-
-
-MUTANTS = {
+CORE = {
     # ---- the lock and its fence ----
     "lock_taken_from_its_holder": Mutant(
         "a lock has one holder",
@@ -618,6 +610,8 @@ MUTANTS = {
         "test_ledger_node/test_number_in_use_is_refused_with_its_holder",
         "process/test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
 }
+
+MUTANTS = {**CORE, **table_service.MUTANTS, **table_locks.MUTANTS, **table_rest.MUTANTS}
 
 # Guards that can be dropped with no loss, as the simulation shows; README.md says why.
 REDUNDANT = {
