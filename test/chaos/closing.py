@@ -28,10 +28,11 @@ class Closing:
         self.client = Client(cluster, record, "closing")
 
     def run(self):
-        for title, step in (("every unclear order is decided", self.decide_unclear),
+        for title, step in (("the faults left no wrong count", self.audit_unsettled),
+                            ("every unclear order is decided", self.decide_unclear),
                             ("every sale opens", self.open_sales),
                             ("orders that are over end", self.await_ends),
-                            ("the ledger agrees with itself", self.audit_ledger),
+                            ("the ledger agrees with itself", self.audit_unsettled),
                             ("every unit that is left can be bought, in large quantities",
                              self.sell_rest),
                             ("orders, units sold and what Redis says agree", self.audit_strictly)):
@@ -85,7 +86,8 @@ class Closing:
         wait_until(lambda: self.cluster.ledger.number(RESERVED_FOR_LONG) == 0,
                    "an end of all orders whose time or round is over", ENDS_SECONDS)
 
-    def audit_ledger(self):
+    def audit_unsettled(self):
+        """Before anything sets Redis again: what it calls settled must be so."""
         self.audit(allow_dirty=True)
 
     def audit(self, allow_dirty):

@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from chaos.clients import Client
+from harness import standstill
 
 APART = 0.03        # seconds between two tries
 HANG = 60.0         # seconds after which nobody waits any more
@@ -20,6 +21,7 @@ class Probe:
         self.clients = [Client(cluster, record, f"probe {n}") for n in range(len(cluster.daemons))]
 
     def __enter__(self):
+        self.watch = standstill.watch()
         self.pool = ThreadPoolExecutor(len(self.clients))
         return self
 
@@ -29,8 +31,9 @@ class Probe:
             client.close()
 
     def wait_served(self, since):
-        """Seconds from `since`, a time.monotonic(), until each daemon had answered an order 201;
-        None for one that did not in HANG seconds."""
+        """Seconds from `since`, a time.monotonic(), until each daemon had answered an order 201,
+        without those in which the machine stood still; None
+        for one that did not in HANG seconds."""
         return list(self.pool.map(lambda number: self._served(number, since),
                                   range(len(self.clients))))
 
@@ -40,6 +43,6 @@ class Probe:
             one = self.clients[daemon].order(daemon, self.SKU, f"probe{number}", 1, f"k{number}",
                                              ANSWER)
             if one.answer == "201":
-                return time.monotonic() - since
+                return self.watch.running_s(since)
             time.sleep(APART)
         return None

@@ -380,9 +380,13 @@ def audit(daemon, sku="demo", accepted=(), changed=False):
     return sold
 
 
-def audit_after_faults(daemon, sku="demo", accepted=()):
-    """The audit at the end of a test with faults. A segment whose holder died may stay dirty until
-    somebody orders from it, so the daemon reconciles Redis first."""
+def audit_after_faults(daemon, sku="demo", accepted=(), leaks=False):
+    """The audit at the end of a test with faults. First of Redis as they left it: a segment may be
+    dirty or stale, for its holder died, but one that Redis calls settled has what the ledger has
+    left. Then the daemon reconciles Redis, which must make all segments so. leaks: a strategy for
+    comparison left Redis behind, whose units stay away until a reconcile."""
+    if not leaks:
+        audit_sale(daemon.stack, sku, accepted=accepted, allow_dirty=True)
     answered(lambda: daemon.admin("POST", "/admin/reconcile", {"sku": sku}))
     sold = audit_sale(daemon.stack, sku, accepted=accepted)
     audit_stock(daemon, sku, sold)
