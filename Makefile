@@ -17,6 +17,8 @@
 #                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
 #   make chaos      faults of every kind strike a running service; then every answer that clients got
 #                   is compared with the ledger: DURATION=60 seconds, SEED= to repeat the schedule
+#   make prove      all of these and the sanitizers, for hours; what came out is kept in docs/proof and
+#                   makes the table of docs/proof.md. STAGES="simulate chaos" runs some of them
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -44,6 +46,7 @@
 #   make install    daemon, operator's tool, manual pages, completion, configuration, systemd units,
 #                   rules for Prometheus, and the lock library (PREFIX, SYSCONFDIR, DESTDIR)
 #   make uninstall  removes that again; configuration and data stay. uninstall-lock: the library
+#   make dist       the source archive of this version, with its checksum, in build/dist
 #   make deb        Debian packages in build/deb, checked by lintian
 #   make test-deb   installs them in a new Debian under build/, serves a sale there, and purges them;
 #                   wants root
@@ -140,7 +143,7 @@ headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -469,6 +472,9 @@ check:
 	@$(MAKE) tests
 	@test/run unit
 
+prove:
+	@test/prove $(STAGES)
+
 bench:
 	@deploy/packages bench
 	@$(MAKE) all
@@ -621,6 +627,9 @@ uninstall: uninstall-lock
 	$(call drop,$(placed))
 	@test ! -e $(DESTDIR)$(SYSCONFDIR)/seckill || \
 	    echo 'The configuration in $(SYSCONFDIR)/seckill stays, and so does all data in Redis and MySQL.'
+
+dist:
+	@deploy/dist build/dist
 
 # --- Debian packages: built from a copy of the tree, with debian/ at its root ----------------------
 
