@@ -179,13 +179,10 @@ def test_configuration_of_the_daemon_is_good(secrets):
     assert text.rstrip().endswith("/" + SERVICES["mariadb"]["environment"]["MARIADB_DATABASE"])
 
 
-@pytest.mark.parametrize("name", ["seckilld", "seckilld-two"])
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay, name", [("daemons", "seckilld"), ("daemons", "seckilld-two"),
+                                           ("sentinel", "seckilld")])
 def test_configuration_of_each_daemon_is_good(secrets, overlay, name):
-    services = merged(COMPOSE, OVERLAYS[overlay])["services"]
-    if name not in services:
-        pytest.skip("the other overlay has two daemons")
-    daemon = services[name]
+    daemon = merged(COMPOSE, OVERLAYS[overlay])["services"][name]
     env = {**container_environment(secrets), **{
         key: value.replace(SECRETS, str(secrets)) for key, value in daemon["environment"].items()}}
     done = subprocess.run([PROGRAM, "--check-config"], env=env, text=True, capture_output=True)
