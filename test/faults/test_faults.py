@@ -108,12 +108,12 @@ def test_held_row_of_one_user_leaves_the_others_alone(stack, spawn):
 @pytest.mark.parametrize("command", ["FLUSHALL", "SCRIPT FLUSH"])
 def test_redis_flushed_again_and_again_in_mid_load(stack, spawn, load, command):
     pair = spawn(stack), spawn(stack)
-    pair[0].reset("demo", 30_000, 20)
+    pair[0].reset("demo", 10_000, 20)
     loads = [load(daemon, connections=32, stop_after=500, qty=(1, 2)) for daemon in pair]
     while all(one.process.poll() is None for one in loads):
         pair[0].stack.redis(*command.split())
         time.sleep(0.01)
-    sell_out_and_audit(pair[0], 30_000, loads)
+    sell_out_and_audit(pair[0], 10_000, loads)
 
 
 def test_scripts_that_redis_forgot_run_in_their_order_all_the_same(daemon):
@@ -131,14 +131,14 @@ def test_scripts_that_redis_forgot_run_in_their_order_all_the_same(daemon):
 def test_any_key_deleted_in_mid_load(stack, spawn, load):
     pair = spawn(stack), spawn(stack)
     redis = pair[0].stack.redis
-    pair[0].reset("demo", 30_000, 5)
+    pair[0].reset("demo", 10_000, 5)
     loads = [load(daemon, connections=32, stop_after=500) for daemon in pair]
     kinds = ["lock", "fence", "segment"]
     number = 0
     while all(one.process.poll() is None for one in loads):
         redis("DEL", f"seckill:{{demo:{number % 5}}}:{kinds[number % 3]}")
         number += 1
-    sell_out_and_audit(pair[0], 30_000, loads)
+    sell_out_and_audit(pair[0], 10_000, loads)
 
 
 @pytest.mark.parametrize("lost", ["nothing", "fences", "fences and locks"])
@@ -167,14 +167,14 @@ def test_redis_goes_back_in_time(stack, spawn, lost):
 def test_redis_goes_back_in_time_again_and_again_in_mid_load(stack, spawn, load):
     pair = spawn(stack), spawn(stack)
     redis = pair[0].stack.redis
-    pair[0].reset("demo", 20_000, 5)
+    pair[0].reset("demo", 8_000, 5)
     old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
     loads = [load(daemon, connections=32, stop_after=500) for daemon in pair]
     while all(one.process.poll() is None for one in loads):
         for key, value in old.items():
             redis("RESTORE", key, 0, value, "REPLACE")
         time.sleep(0.05)
-    sell_out_and_audit(pair[0], 20_000, loads)
+    sell_out_and_audit(pair[0], 8_000, loads)
 
 
 @pytest.mark.parametrize("command", [
@@ -272,7 +272,7 @@ def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
 @pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
 def test_redis_killed_and_restarted_in_mid_load(private_stack, spawn, load, empty):
     pair = [spawn(private_stack) for _ in range(2)]
-    pair[0].reset("demo", 30_000, 20)
+    pair[0].reset("demo", 10_000, 20)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
     private_stack.redis_server.kill()
@@ -285,7 +285,7 @@ def test_redis_killed_and_restarted_in_mid_load(private_stack, spawn, load, empt
     for daemon in pair:
         daemon.wait_ready()
     wait_until(lambda: pair[1].order().answer in ("201", "409 sold_out"), "an order")
-    sell_out_and_audit(pair[0], 30_000, loads)
+    sell_out_and_audit(pair[0], 10_000, loads)
 
 
 def test_redis_that_says_no_to_writes(private_stack, spawn):
@@ -382,7 +382,7 @@ def heal_and_check(daemon, proxy, responses):
 
 def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
     pair = [spawn(private_stack) for _ in range(2)]
-    pair[0].reset("demo", 30_000, 20)
+    pair[0].reset("demo", 10_000, 20)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
     private_stack.maria_server.kill()
@@ -396,7 +396,7 @@ def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
     for daemon in pair:
         daemon.wait_ready()
     wait_until(lambda: pair[1].order().answer in ("201", "409 sold_out"), "an order")
-    sell_out_and_audit(pair[0], 30_000, loads)
+    sell_out_and_audit(pair[0], 10_000, loads)
 
 
 def test_mariadb_killed_five_times_over(private_stack, spawn, load):
@@ -565,9 +565,9 @@ def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load)
 def test_connections_killed_by_the_database_in_mid_load(stack, spawn, load):
     """KILL of every connection, as an administrator would send it."""
     pair = spawn(stack), spawn(stack)
-    pair[0].reset("demo", 20_000, 5)
+    pair[0].reset("demo", 8_000, 5)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     for _ in range(20):
         kill_connections(pair[0].stack.ledger)
         time.sleep(0.02)
-    sell_out_and_audit(pair[0], 20_000, loads)
+    sell_out_and_audit(pair[0], 8_000, loads)
