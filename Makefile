@@ -5,6 +5,7 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
+#   make test-extra     the next three at once; needs npm
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
 #   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
 #   make test-alerts    every alert of deploy/prometheus, by a Prometheus beside a daemon whose servers
@@ -143,7 +144,7 @@ headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -441,6 +442,13 @@ test:
 	@$(MAKE) tests
 	@test/run
 
+test-extra:
+	@deploy/packages browser
+	@deploy/packages client
+	@deploy/packages alerts
+	@$(MAKE) tests browser-modules client-modules
+	@test/run extra
+
 test-browser:
 	@deploy/packages browser
 	@$(MAKE) tests browser-modules
@@ -454,8 +462,7 @@ screenshots:
 
 test-client:
 	@deploy/packages client
-	@$(MAKE) tests
-	@npm ci --prefix test/client --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(MAKE) tests client-modules
 	@test/run client
 
 test-alerts:
@@ -463,9 +470,9 @@ test-alerts:
 	@$(MAKE) tests
 	@test/run alerts
 
-# What test/browser/package-lock.json names, from npm's registry.
-browser-modules:
-	@npm ci --prefix test/browser --ignore-scripts --no-audit --no-fund --loglevel=error
+# What test/browser/package-lock.json and that of test/client name, from npm's registry.
+browser-modules client-modules: %-modules:
+	@npm ci --prefix test/$* --ignore-scripts --no-audit --no-fund --loglevel=error
 
 check:
 	@deploy/packages test
