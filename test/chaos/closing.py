@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from harness.audit import audit_until_settled
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
+from chaos.crowd import SKU
 from chaos.faults.operator import OPEN, SHAPES, reset_body
 from chaos.record import ACCEPTED, UNKNOWN
 from harness.processes import HarnessError, wait_until
@@ -23,8 +24,9 @@ RESERVED_FOR_LONG = """SELECT COUNT(*) FROM orders o LEFT JOIN sale s USING (sku
 class Closing:
     """Each step returns nothing and notes violations under its title."""
 
-    def __init__(self, cluster, record):
-        self.cluster, self.record, self.results = cluster, record, {}
+    def __init__(self, cluster, record, crowd):
+        """crowd: the (order_id, qty) that were accepted beside those of the record."""
+        self.cluster, self.record, self.crowd, self.results = cluster, record, crowd, {}
         self.client = Client(cluster, record, "closing")
 
     def run(self):
@@ -94,7 +96,7 @@ class Closing:
         stack = self.cluster.stack
         accepted = {one.order_id: one.qty for one in self.record.tries if one.answer in ACCEPTED}
         report = audit_until_settled(SETTLE_SECONDS, (stack.mysql_url, stack.redis_url),
-                                     list(SHAPES), acked=list(accepted.items()),
+                                     [*SHAPES, SKU], acked=[*accepted.items(), *self.crowd],
                                      allow_dirty=allow_dirty)
         for text in report["differences"]:
             self.fail(text)
@@ -133,7 +135,7 @@ class Closing:
                           [one])
 
     def audit_strictly(self):
-        for sku in SHAPES:
+        for sku in (*SHAPES, SKU):
             self.repeat(lambda daemon: self.client.change("reconcile", daemon, sku), done)
         self.audit(allow_dirty=False)
 

@@ -54,11 +54,20 @@ class Load:
         return self.wait()
 
     def wait(self):
+        self.end()
+        assert self.process.returncode == 0, self.output
+        print(self.output)
+        return self
+
+    def end(self):
+        """Waits for the end of wrk, which also ends for want of a daemon."""
         if self.output is None:
             self.output, _ = self.process.communicate(timeout=self.seconds + 30)
-            assert self.process.returncode == 0, self.output
-            print(self.output)
-        return self
+
+    def remove(self):
+        """Deletes what wrk has written down."""
+        for path in self.prefix.parent.glob(f"{self.prefix.name}.*"):
+            path.unlink()
 
     def _counted(self, word):
         counts = Counter()
