@@ -22,6 +22,8 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
+    if (redis_is_full)
+        redis_fill_up(false);
     if (stats_of(client).watched == 0)
         seclock_close(&client);
     clock_ahead_ns = 0;
@@ -77,6 +79,186 @@ static void test_renewals_of_one_hold_take_turns(void **state)
     assert_true(calls > renewals);
     assert_int_equal(most_inside, 1);
     seclock_free(&handle);
+}
+
+/* ---- a clock that stands still ---- */
+
+enum {
+    STILL_MS = 60000, /* a lease, which the server counts by its own clock */
+    VALID_MS = STILL_MS - STILL_MS / 100 - 2, /* for so long the holder relies on it */
+};
+
+static _Atomic int64_t still_ns = INT64_C(1000000000000);
+
+static int64_t still_now_ns(void)
+{
+    return still_ns;
+}
+
+static void pass_ms(int ms)
+{
+    still_ns += INT64_C(1000000) * ms;
+}
+
+static struct seclock_client *open_still(void)
+{
+    return client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.now_ns = still_now_ns));
+}
+
+static int renewal_ms; /* by that clock */
+
+static void late_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                       enum seclock_result *results_out)
+{
+    real->renew(self, handles, count, results_out);
+    pass_ms(renewal_ms);
+}
+
+/* Takes a hold that the watchdog does not look at, or one whose renewals take `renewal_ms`. */
+static struct seclock_handle *take_still(struct seclock_client *still, bool fixed_lease)
+{
+    static struct lock_driver late;
+    struct seclock_handle *handle;
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .lease_ms = STILL_MS, .fixed_lease = fixed_lease);
+    assert_result(seclock_acquire(still, &request, &handle), SECLOCK_OK);
+    real = handle->driver;
+    late = *real;
+    late.renew = late_renew;
+    handle->driver = &late;
+    renewal_ms = 0;
+    return handle;
+}
+
+/* The server's clock may run faster by 1 %. */
+static void test_hold_is_valid_for_less_than_its_lease(void **state)
+{
+    (void)state;
+    struct seclock_client *still = open_still();
+    struct seclock_handle *handle = take_still(still, true);
+    for (int renewals = 0; renewals < 2; renewals++) {
+        assert_int_equal(seclock_remaining_ms(handle), VALID_MS);
+        pass_ms(VALID_MS - 1);
+        assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
+        if (renewals == 0)
+            assert_result(seclock_renew(handle), SECLOCK_OK);
+    }
+    pass_ms(1);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    seclock_free(&handle);
+    seclock_close(&still);
+}
+
+/* The server may have counted from then. */
+static void test_renewed_lease_counts_from_the_sending(void **state)
+{
+    (void)state;
+    struct seclock_client *still = open_still();
+    struct seclock_handle *handle = take_still(still, true);
+    renewal_ms = 3000;
+    pass_ms(10000);
+    assert_result(seclock_renew(handle), SECLOCK_OK);
+    assert_int_equal(seclock_remaining_ms(handle), VALID_MS - 3000);
+    assert_result(seclock_release(handle), SECLOCK_OK);
+    seclock_free(&handle);
+    seclock_close(&still);
+}
+
+/* The server has renewed it, but the holder's time was over: the answer comes at its last moment,
+ * and another thread may have seen the hold as lost. */
+static void test_renewal_answered_after_the_lease_is_a_loss(void **state)
+{
+    (void)state;
+    struct seclock_client *still = open_still();
+    struct seclock_handle *handle = take_still(still, true);
+    renewal_ms = VALID_MS - 10000;
+    pass_ms(10000);
+    assert_result(seclock_renew(handle), SECLOCK_LOST);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
+    assert_int_equal(seclock_remaining_ms(handle), 0);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    seclock_free(&handle);
+    seclock_close(&still);
+}
+
+static void test_watchdogs_renewal_answered_after_the_lease_is_a_loss(void **state)
+{
+    (void)state;
+    struct seclock_client *still = open_still();
+    struct seclock_handle *handle = take_still(still, false);
+    renewal_ms = STILL_MS * 2 / 3;
+    pass_ms(STILL_MS / 2); /* a renewal is due, and answered when the lease is over */
+    seclock_poke(still);
+    wait_for(stats_of(still).renewals == 1);
+    assert_int_equal(stats_of(still).watched, 0); /* the watchdog has nothing more to renew */
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    seclock_free(&handle);
+    seclock_close(&still);
+}
+
+/* ---- outages ---- */
+
+struct patient {
+    struct seclock_client *client;
+    enum seclock_result result;
+    struct seclock_handle *handle;
+    _Atomic bool done;
+};
+
+static void *patient_thread(void *argument)
+{
+    struct patient *patient = argument;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .wait_ms = SECLOCK_FOREVER);
+    patient->result = seclock_acquire(patient->client, &request, &patient->handle);
+    patient->done = true;
+    return NULL;
+}
+
+/* How often at least it has waited after a try that was not answered: tries that were are counted
+ * before their wait is. */
+static uint64_t outages_seen(const struct patient *patient)
+{
+    uint64_t waits = stats_of(patient->client).waits, busy = stats_of(patient->client).busy;
+    return waits > busy ? waits - busy : 0;
+}
+
+/* Lets the server refuse everything until the waiter has noticed. */
+static void have_an_outage(const struct patient *patient)
+{
+    uint64_t before = outages_seen(patient);
+    redis_fill_up(true);
+    wait_for(patient->done || outages_seen(patient) > before + 1);
+    redis_fill_up(false);
+}
+
+/* Each of two is short, and between them the server has answered. */
+static void test_waiter_bears_a_second_outage(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct seclock_handle *hold;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name);
+    struct patient patient = {
+        .client =
+            client_open(SECLOCK_KIND_SIMPLE,
+                        SECLOCK_OPTIONS(.now_ns = still_now_ns, .poll_ms = 20, .outage_ms = 1000))};
+    assert_result(seclock_acquire(client, &request, &hold), SECLOCK_OK);
+    assert_int_equal(pthread_create(&thread, NULL, patient_thread, &patient), 0);
+    wait_for(stats_of(patient.client).busy > 0);
+    have_an_outage(&patient);
+    uint64_t busy = stats_of(patient.client).busy;
+    wait_for(patient.done || stats_of(patient.client).busy > busy + 1);
+    pass_ms(2000);
+    have_an_outage(&patient);
+    assert_result(seclock_release(hold), SECLOCK_OK);
+    pthread_join(thread, NULL);
+    assert_result(patient.result, SECLOCK_OK);
+    assert_result(seclock_release(patient.handle), SECLOCK_OK);
+    seclock_free(&patient.handle);
+    seclock_free(&hold);
+    seclock_close(&patient.client);
 }
 
 /* ---- fork ---- */
@@ -242,6 +424,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_renewals_of_one_hold_take_turns),
+        CASE(test_hold_is_valid_for_less_than_its_lease),
+        CASE(test_renewed_lease_counts_from_the_sending),
+        CASE(test_renewal_answered_after_the_lease_is_a_loss),
+        CASE(test_watchdogs_renewal_answered_after_the_lease_is_a_loss),
+        CASE(test_waiter_bears_a_second_outage),
         CASE(test_child_of_fork_keeps_no_connection),
         CASE(test_nothing_is_not_held),
         CASE(test_error_text_is_the_threads_own),
