@@ -491,6 +491,20 @@ static void test_permit_that_is_not_enough_for_one_wakes_the_next(void **state)
     seclock_close(&patient);
 }
 
+/* The server forgets the number a week after its last use, not after its setting. */
+static void test_number_of_permits_in_use_is_kept(void **state)
+{
+    char key[sizeof servers.prefix + sizeof name + 20];
+    struct seclock_handle *hold;
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    assert_result(seclock_semaphore_set(mine, kind, name, 2), SECLOCK_OK);
+    snprintf(key, sizeof key, "%s{%s}:%s:limit", servers.prefix, name, seclock_kind_name(kind));
+    assert_int_equal(redis_number("EXPIRE", key, "1000", NULL), 1); /* most of a week has passed */
+    assert_result(permit_take(kind, 1, 0, &hold), SECLOCK_OK);
+    assert_in_range(redis_number("TTL", key, NULL, NULL), 604000, 604800);
+    give(&hold);
+}
+
 static void test_permit_is_given_back_by_id(void **state)
 {
     (void)state;
@@ -540,6 +554,19 @@ static void test_latch_counts_a_request_once(void **state)
     assert_result(seclock_latch_set(mine, name, 1, 0), SECLOCK_OK); /* again */
     assert_result(seclock_latch_count_down(mine, name, "order 7", &left), SECLOCK_OK);
     assert_int_equal(left, 0);
+}
+
+/* Else a repeat would count twice in a latch that stays for longer. */
+static void test_latch_knows_its_requests_as_long_as_it_lives(void **state)
+{
+    (void)state;
+    char latch[sizeof servers.prefix + sizeof name + 16], counted[sizeof latch + 16];
+    snprintf(latch, sizeof latch, "%s{%s}:latch", servers.prefix, name);
+    snprintf(counted, sizeof counted, "%s:counted", latch);
+    assert_result(seclock_latch_set(mine, name, 3, 0), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, "order 7", NULL), SECLOCK_OK);
+    int64_t known_ms = redis_number("PTTL", counted, NULL, NULL);
+    assert_true(known_ms > 0 && known_ms >= redis_number("PTTL", latch, NULL, NULL) - 1);
 }
 
 struct latch_wait {
@@ -665,6 +692,48 @@ static void test_latch_is_forgotten(void **state)
     assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_UNSUPPORTED);
 }
 
+/* ---- what the server remembers, and how long it may take ---- */
+
+/* Its answer may be lost, and the release be sent again when the lease would have ended. */
+static void test_release_is_remembered_beyond_its_lease(void **state)
+{
+    (void)state;
+    enum { BRIEF_MS = 3000 };
+    char body[160];
+    struct seclock_handle *hold;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .lease_ms = BRIEF_MS);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    seclock_release(hold); /* SECLOCK_LOST on a machine that stood still */
+    seclock_free(&hold);
+    snprintf(body, sizeof body,
+             "if key:find('{%s}:released:', 1, true) then n = n + redis.call('PTTL', key) end",
+             name);
+    assert_true(redis_each_key(body) > BRIEF_MS);
+}
+
+/* A renewal has a short time, as its lease is short; the next request on its connection has all the
+ * time that the client allows. */
+static void test_request_has_its_time_after_a_hasty_one(void **state)
+{
+    (void)state;
+    struct seclock_handle *brief, *lasting;
+    struct seclock_client *patient =
+        client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.timeout_ms = PATIENCE_MS));
+    struct seclock_request wanted =
+        SECLOCK_REQUEST(.name = name, .lease_ms = 4 * PATIENCE_MS, .fixed_lease = true);
+    assert_result(seclock_acquire(patient, &wanted, &lasting), SECLOCK_OK);
+    wanted.name = "brief";
+    wanted.lease_ms = 100;
+    seclock_acquire(patient, &wanted, &brief);
+    if (brief)
+        seclock_renew(brief); /* whatever a slow machine makes of it */
+    redis_number("CLIENT", "PAUSE", "700", NULL);
+    assert_result(seclock_release(lasting), SECLOCK_OK);
+    seclock_free(&brief);
+    seclock_free(&lasting);
+    seclock_close(&patient);
+}
+
 /* ---- several locks at once ---- */
 
 enum { MEMBERS = 4 };
@@ -709,6 +778,50 @@ static void test_all_or_nothing(void **state)
     seclock_multi_free(holds, MEMBERS);
     members[1].request = members[0].request;
     assert_result(seclock_multi_acquire(members, MEMBERS, 0, none), SECLOCK_CONFIG);
+}
+
+struct pair_wait {
+    struct seclock_member members[2];
+    struct seclock_handle *holds[2];
+    enum seclock_result result;
+};
+
+static void *pair_thread(void *argument)
+{
+    struct pair_wait *pair = argument;
+    pair->result = seclock_multi_acquire(pair->members, 2, SECLOCK_FOREVER, pair->holds);
+    return NULL;
+}
+
+/* The lock "first" is taken first, wherever it stands among the members, and its lease is over when
+ * the second is had as well. */
+static void test_member_that_is_lost_during_the_wait_fails_all(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct seclock_handle *hold;
+    struct seclock_client *moved =
+        client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.now_ns = moved_now_ns));
+    struct seclock_request first = SECLOCK_REQUEST(.name = "first");
+    struct seclock_request second = SECLOCK_REQUEST(.name = "second");
+    for (int i = 0; i < 2; i++) {
+        struct pair_wait pair = {
+            .members = {{moved, i == 0 ? &first : &second}, {moved, i == 0 ? &second : &first}}};
+        uint64_t waits = stats_of(moved).waits;
+        assert_result(seclock_acquire(other, &second, &hold), SECLOCK_OK);
+        assert_int_equal(pthread_create(&thread, NULL, pair_thread, &pair), 0);
+        wait_for(stats_of(moved).waits > waits);
+        clock_ahead_ns += INT64_C(3600) * 1000000000;
+        give(&hold);
+        pthread_join(thread, NULL);
+        assert_result(pair.result, SECLOCK_LOST);
+        for (int j = 0; j < 2; j++) {
+            assert_null(pair.holds[j]);
+            assert_result(seclock_acquire(other, pair.members[j].request, &hold), SECLOCK_OK);
+            give(&hold);
+        }
+    }
+    seclock_close(&moved);
 }
 
 /* Two processes may write the URL of one server in two ways. Were that to decide the order, each
@@ -977,6 +1090,8 @@ int main(int argc, char **argv)
         CASE_OF(test_permits_are_counted, permit_kinds[1]),
         CASE_OF(test_permits_can_be_changed, permit_kinds[0]),
         CASE_OF(test_permits_can_be_changed, permit_kinds[1]),
+        CASE_OF(test_number_of_permits_in_use_is_kept, permit_kinds[0]),
+        CASE_OF(test_number_of_permits_in_use_is_kept, permit_kinds[1]),
         CASE_OF(test_permits_of_the_dead_come_back, permit_kinds[0]),
         CASE_OF(test_permits_of_the_dead_come_back, permit_kinds[1]),
         CASE_OF(test_waiter_for_many_permits_gets_them, permit_kinds[0]),
@@ -988,9 +1103,13 @@ int main(int argc, char **argv)
         CASE(test_full_redis_keeps_readers_permits_and_latches),
         CASE(test_who_waits_no_more_hears_no_more),
         CASE(test_latch_counts_a_request_once),
+        CASE(test_latch_knows_its_requests_as_long_as_it_lives),
         CASE(test_latch_wakes_all_who_wait),
         CASE(test_latch_is_forgotten),
+        CASE(test_release_is_remembered_beyond_its_lease),
+        CASE(test_request_has_its_time_after_a_hasty_one),
         CASE(test_all_or_nothing),
+        CASE(test_member_that_is_lost_during_the_wait_fails_all),
         CASE(test_order_is_not_that_of_the_urls),
         CASE(test_groups_in_either_order_do_not_block),
         CASE_OF(test_value_changes_for_who_has_seen_it, stores[0]),

@@ -2,6 +2,7 @@
 #include "lock/test_support.h"
 
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 #include "lock/redis/waiter.h"
 #include "lua/test_server.h"
@@ -89,6 +90,69 @@ static void test_wake_up_is_passed_on_to_later_ones(void **state)
     waiter_leave(&second, false);
 }
 
+/* ---- several threads ---- */
+
+struct sleeper {
+    struct waiter *waiter;
+    int cancel_fd;
+    pthread_t thread;
+    _Atomic pid_t id;
+    _Atomic bool subscribed; /* the subscription has woken it, and it sleeps again */
+    bool woken;
+};
+
+static void *sleeper_thread(void *argument)
+{
+    struct sleeper *sleeper = argument;
+    sleeper->id = (pid_t)syscall(SYS_gettid);
+    sleeper->subscribed = waiter_sleep(sleeper->waiter, PATIENCE_MS, 0);
+    sleeper->woken = waiter_sleep(sleeper->waiter, PATIENCE_MS / 3, sleeper->cancel_fd);
+    return NULL;
+}
+
+static bool is_asleep(pid_t thread)
+{
+    char path[64], text[64] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    FILE *file = fopen(path, "r");
+    const char *read = file ? fgets(text, sizeof text, file) : NULL;
+    if (file)
+        fclose(file);
+    return read && strstr(text, ") S ");
+}
+
+static void sleeper_begin(struct sleeper *sleeper, const char *on)
+{
+    sleeper->waiter = waiter_join(hub, on);
+    sleeper->cancel_fd = eventfd(0, EFD_CLOEXEC);
+    assert_int_equal(pthread_create(&sleeper->thread, NULL, sleeper_thread, sleeper), 0);
+    wait_for(sleeper->subscribed && is_asleep(sleeper->id));
+}
+
+static void sleeper_end(struct sleeper *sleeper)
+{
+    pthread_join(sleeper->thread, NULL);
+    waiter_leave(&sleeper->waiter, false);
+    close(sleeper->cancel_fd);
+}
+
+/* The first reads for both, until it leaves. */
+static void test_leader_hands_over_to_a_waiter_for_another_lock(void **state)
+{
+    (void)state;
+    char another[sizeof channel + 8];
+    struct sleeper first = {.waiter = NULL}, second = {.waiter = NULL};
+    snprintf(another, sizeof another, "%s-another", channel);
+    sleeper_begin(&first, another);
+    sleeper_begin(&second, channel);
+    assert_int_equal(eventfd_write(first.cancel_fd, 1), 0);
+    sleeper_end(&first);
+    publish("1");
+    sleeper_end(&second);
+    assert_false(first.woken);
+    assert_true(second.woken);
+}
+
 static _Atomic bool noticed;
 
 static void *sleep_thread(void *waiter)
@@ -135,6 +199,7 @@ int main(void)
         CASE(test_message_wakes_the_first),
         CASE(test_message_for_who_is_cancelled_goes_on),
         CASE(test_wake_up_is_passed_on_to_later_ones),
+        CASE(test_leader_hands_over_to_a_waiter_for_another_lock),
         CASE(test_silent_server_is_noticed_while_others_join),
     };
     if (!servers_open("waiter"))

@@ -287,6 +287,42 @@ static void test_no_reply_in_time_is_unknown(void **state)
     fake_redis_close(&fake, &redis);
 }
 
+/* Sends a reply whose end does not come, a byte now and then, until the client hangs up. */
+static void *serve_by_bytes(void *argument)
+{
+    enum { BYTES_MAX = 1000 };
+    struct fake_redis *fake = argument;
+    char bytes[256];
+    int client = accept(fake->listener, NULL, NULL);
+    bool open = recv(client, bytes, sizeof bytes, 0) > 0;
+    send(client, fake->welcome, strlen(fake->welcome), MSG_NOSIGNAL);
+    open = open && recv(client, bytes, sizeof bytes, 0) > 0;
+    for (int sent = 0; open && sent < BYTES_MAX; sent++) {
+        open = send(client, sent == 0 ? "+" : "x", 1, MSG_NOSIGNAL) == 1;
+        sleep_ms(10);
+    }
+    send(client, "\r\n", 2, MSG_NOSIGNAL);
+    close(client);
+    return NULL;
+}
+
+static void test_reply_in_parts_has_no_more_time(void **state)
+{
+    (void)state;
+    char url[64];
+    int port = 0;
+    struct fake_redis fake = {.welcome = "+OK\r\n-ERR unknown command 'HELLO'\r\n",
+                              .listener = listen_anywhere(&port)};
+    assert_int_equal(pthread_create(&fake.thread, NULL, serve_by_bytes, &fake), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    struct redis *redis = open_url(url, PATIENCE_MS);
+    assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
+    redis_set_timeout(redis, 200);
+    assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
+    assert_string_equal(redis_error(redis), "no reply in time");
+    fake_redis_close(&fake, &redis);
+}
+
 static void test_server_that_never_answers_fails_the_connect(void **state)
 {
     (void)state;
@@ -561,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_command_that_was_never_sent_is_failed),
         cmocka_unit_test(test_lost_connection_is_unknown_and_made_again_at_once),
         cmocka_unit_test(test_no_reply_in_time_is_unknown),
+        cmocka_unit_test(test_reply_in_parts_has_no_more_time),
         cmocka_unit_test(test_server_that_never_answers_fails_the_connect),
         cmocka_unit_test(test_server_of_another_kind_is_refused),
         cmocka_unit_test(test_server_of_an_unknown_kind_is_taken),

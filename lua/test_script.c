@@ -1,6 +1,7 @@
 /* The scripts of the segment lock, the stock and the rate limit on a real Redis, and the failures
  * of a pipeline on a fake one. */
 #include "lua/script.h"
+#include "lua/script_each.h"
 #include "lua/test_server.h"
 
 #include <signal.h>
@@ -1044,6 +1045,25 @@ static void test_connection_is_made_again_for_the_next_pipeline(void **state)
     assert_int_equal(redis_stats(redis).connects, 2);
 }
 
+/* ---- one call on each of several servers ---- */
+
+/* The reply that the line waits for was lost with it: the next one answers the next call. */
+static void test_reply_owed_by_a_lost_connection_is_not_awaited(void **state)
+{
+    (void)state;
+    struct script_line line = {.redis = redis};
+    struct script_call call = fence_raise(7);
+    run(fence_raise(7)); /* connects */
+    redis_server_do("CLIENT PAUSE 100");
+    script_run_each(&line, &call, 1, 0, 0);
+    assert_int_equal(call.result, REDIS_UNKNOWN);
+    redis_drop(redis);
+    call = fence_raise(9);
+    script_run_each(&line, &call, 1, 0, 10000);
+    assert_int_equal(call.result, REDIS_ANSWERED);
+    assert_int_equal(redis_server_do("GET " FENCE), 9);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -1105,6 +1125,7 @@ int main(void)
         TEST(test_values_of_a_call_with_room_of_its_own_go_there),
         TEST(test_forgotten_script_is_unknown_only_when_it_was_sent_again),
         TEST(test_connection_is_made_again_for_the_next_pipeline),
+        TEST(test_reply_owed_by_a_lost_connection_is_not_awaited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

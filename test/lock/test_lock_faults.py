@@ -159,6 +159,20 @@ def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, ki
     assert_free(near, kind)
 
 
+@pytest.mark.parametrize("kind", ["simple", "timestamp", "table"])
+def test_acquisition_is_in_doubt_though_its_repeat_certainly_failed(near, far, proxy, kind):
+    """The first sending has taken the lock, and the second finds no server."""
+    assert_free(near, kind)
+    trap = proxy.once(SENT.get(kind, rb"EVAL"), after=lambda _: proxy.refuse())
+    answer = far.acquire(kind, "n")
+    trap.wait()
+    assert near("status", kind, "n")["held"] == 1
+    assert (answer["result"], answer["state"]) == ("unknown", "unknown")
+    proxy.admit()
+    assert settled(far, "release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
 @pytest.mark.parametrize("kind", ["simple", "table"])
 def test_fence_of_a_hold_in_doubt_is_that_of_its_last_try(near, far_url, proxy, kind):
     """The first try is answered after its lease, and given back; the second is not answered."""

@@ -189,6 +189,13 @@ def test_lock_is_lost(shell, tmp_path):
     assert "lost" in holder.stderr.read()
 
 
+def test_loss_that_only_the_release_finds(shell):
+    """The command ends before a renewal could tell that the lock is broken."""
+    holder = shell("seclock --lease 1h job -- seclock break job")
+    assert ends(holder) == 74
+    assert "lost while the command ran" in holder.stderr.read()
+
+
 def test_status_and_break(shell, tmp_path):
     assert ends(shell("seclock status job")) == 1
     assert ends(shell("seclock break job")) == 1

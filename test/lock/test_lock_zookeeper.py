@@ -187,6 +187,21 @@ def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
         far.kill()
 
 
+def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
+    """Its session goes on, so it has to delete its node when the connection is back."""
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=90000, timeout=1000,
+                                                  outage=2000) as far:
+        assert settled(far, "status", "queue", "n")["held"] == 1  # connects
+        far.send("acquire", 1, "queue", "n", wait=120000)
+        wait_until(lambda: near("status", "queue", "n")["waiting"] == 1, "queueing up")
+        proxy.refuse()
+        assert far.read()["result"] == "failed"
+        proxy.admit()
+        assert settled(near, "release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n", wait=30000)["result"] == "ok"
+
+
 def set_children_made(server, path, count):
     """Lets a node of a server that is down have had so many children: changes its last snapshot."""
     snapshot = max((server.directory / "data" / "version-2").glob("snapshot.*"),

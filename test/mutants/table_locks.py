@@ -46,4 +46,152 @@ MUTANTS: dict[str, Mutant] = {
         (("lock/lock.c", "wait->failed_ns = wait->retry_ms = 0;", "wait->retry_ms = 0;"),),
         unit="test_lock/test_waiter_bears_a_second_outage",
         simulated=NO_PART),
+    "multi_does_not_look_at_the_last_member": Mutant(
+        "several locks are had all or none, also when one is lost meanwhile",
+        (("lock/multi.c",
+          "return check_held(handles, count);",
+          "return check_held(handles, count - 1);"),),
+        unit="test_kinds/test_member_that_is_lost_during_the_wait_fails_all",
+        simulated=NO_PART),
+    "leader_hands_over_within_its_lock_only": Mutant(
+        "messages are read for all who wait, whoever of them goes",
+        (("lock/redis/waiter.c",
+          "        if (w->sleeping && !w->woken) {\n",
+          "        if (w->sleeping && !w->woken && w->channel == waiter->channel) {\n"),),
+        unit="test_waiter/test_leader_hands_over_to_a_waiter_for_another_lock",
+        simulated=NO_PART),
+    "fair_stopped_waiter_never_queues_again": Mutant(
+        "a waiter of the fair lock that was stopped queues again at the end",
+        (("lua/scripts/lock_fair.lua",
+          "  call('LPOP', KEYS[2])\n"
+          "  call('ZREM', KEYS[3], head)\n",
+          "  call('LPOP', KEYS[2])\n"),),
+        unit="test_fair/test_waiter_that_was_stopped_queues_again_at_the_end",
+        simulated=NO_PART),
+    "queue_waiter_that_left_offline_stays": Mutant(
+        "a waiter that gave up while ZooKeeper was away blocks nobody",
+        (("lock/zookeeper/queue.c",
+          "    if (result == ZK_UNKNOWN || result == ZK_FAILED)\n"
+          "        node_delete_later(node);\n",
+          "    if (result == ZK_UNKNOWN)\n"
+          "        node_delete_later(node);\n"),),
+        system="lock/test_lock_zookeeper.py::"
+               "test_waiter_that_gives_up_without_a_server_leaves_the_queue",
+        simulated=NO_PART),
+
+    # ---- what servers remember ----
+    "release_remembered_for_the_rest_only": Mutant(
+        "the repeat of a release after a lost answer is ok, not lost",
+        (("lock/redis/kind.c",
+          "return left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX;",
+          "return left_ms < REMEMBER_MS_MAX;"),),
+        unit="test_kinds/test_release_is_remembered_beyond_its_lease",
+        simulated=NO_PART),
+    "table_remembers_one_release": Mutant(
+        "the row of a table lock remembers the last eight releases",
+        (("lock/mysql/table.c", "RELEASES_SIZE = 640", "RELEASES_SIZE = 64"),),
+        unit="test_mysql_table/test_release_is_counted_once",
+        system="lock/test_lock_faults.py::"
+               "test_answer_to_release_is_lost_and_others_follow[table]",
+        simulated=NO_PART),
+    "short_read_hold_ends_longer_ones": Mutant(
+        "no writer comes while a reader's lease lasts, whoever else reads",
+        (("lua/scripts/lock_read.lua",
+          "if call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then\n"
+          "  call('PEXPIRE', KEYS[2], ARGV[3])\n"
+          "end\n",
+          "call('PEXPIRE', KEYS[2], ARGV[3])\n"),),
+        unit="test_kinds/test_read_holds_end_by_themselves",
+        simulated=NO_PART),
+    "semaphore_in_use_forgets_its_limit": Mutant(
+        "the number of permits is forgotten a week after its last use",
+        (("lua/scripts/lock_permits.lua",
+          "call('GETEX', KEYS[2], 'EX', '604800')",
+          "call('GET', KEYS[2])"),),
+        unit="test_kinds/test_number_of_permits_in_use_is_kept",
+        simulated=NO_PART),
+    "latch_forgets_requests_after_a_minute": Mutant(
+        "a repeated request counts a latch down once until it is set again",
+        (("lua/scripts/lock_latch_down.lua",
+          "math.max(call('PTTL', KEYS[1]), 1)",
+          "math.max(math.min(call('PTTL', KEYS[1]), 60000), 1)"),),
+        unit="test_kinds/test_latch_knows_its_requests_as_long_as_it_lives",
+        simulated=NO_PART),
+    "rate_limit_older_value_wins": Mutant(
+        "a user who orders more often than the limit gets 429",
+        (("lua/scripts/rate_limit.lua",
+          "  read(kind, older)\n"
+          "  read(kind, newer)\n",
+          "  read(kind, newer)\n"
+          "  read(kind, older)\n"),),
+        unit="test_script/test_values_are_kept_for_the_time_of_a_burst_and_then_dropped",
+        simulated=NO_PART),
+    "get_lock_reentry_keeps_the_first_lease": Mutant(
+        "a get-lock connection ends only after the longest lease of its holds",
+        (("lock/mysql/get_lock.c",
+          "        handle->hold_count = ++holding->holds;\n"
+          "        if (holding->lease_ms < handle->lease_ms)\n"
+          "            holding->lease_ms = handle->lease_ms;\n",
+          "        handle->hold_count = ++holding->holds;\n"),),
+        unit="test_conformance/get-lock: owner_has_unequal_leases",
+        simulated=NO_PART),
+    "redis_value_of_greatest_size_reads_empty": Mutant(
+        "a value of the greatest size is read as it was written",
+        (("lock/versioned_value.c",
+          "value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;",
+          "value_out->size = data && size < SECLOCK_VALUE_MAX ? size : 0;"),),
+        unit="test_kinds/test_value_changes_for_who_has_seen_it",
+        simulated=NO_PART),
+
+    # ---- answers and time-outs ----
+    "timestamp_last_try_decides": Mutant(
+        "a write that was not answered is unknown, though its repeat failed",
+        (("lock/redis/timestamp.c",
+          "return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;",
+          "return attempt.doubtful ? result : SECLOCK_FAILED;"),),
+        system="lock/test_lock_faults.py::"
+               "test_acquisition_is_in_doubt_though_its_repeat_certainly_failed[timestamp]",
+        simulated=NO_PART),
+    "redis_connection_keeps_a_short_time_out": Mutant(
+        "a request may take timeout_ms, whatever limit an earlier one had",
+        (("lock/redis/server.c",
+          "        run_again(redis, calls, count);\n"
+          "    if (shorter)\n"
+          "        redis_set_timeout(redis, server->timeout_ms);\n",
+          "        run_again(redis, calls, count);\n"),),
+        unit="test_kinds/test_request_has_its_time_after_a_hasty_one",
+        simulated=NO_PART),
+    "reply_in_parts_has_no_time_limit": Mutant(
+        "timeout_ms bounds the wait for a reply that comes in parts",
+        (("lua/wire.c",
+          "        if (until_ms == 0)\n"
+          "            until_ms = clock_now_ms() + wire->timeout_ms;\n",
+          "        until_ms = clock_now_ms() + wire->timeout_ms;\n"),),
+        unit="test_redis/test_reply_in_parts_has_no_more_time",
+        simulated=NO_PART),
+    "red_server_owes_answers_of_a_lost_connection": Mutant(
+        "a server of the majority lock that came back counts again",
+        (("lua/script_each.c",
+          "        lines[i].owed = 0; /* the replies are lost with their connection */\n",
+          ""),),
+        unit="test_script/test_reply_owed_by_a_lost_connection_is_not_awaited",
+        simulated=NO_PART),
+    "tryagain_of_a_cluster_fails_at_once": Mutant(
+        "a call waits while its slot is being moved",
+        (("lua/cluster/run.c",
+          "        pipeline->wait = true;\n"
+          "        to = from;\n",
+          "        pipeline->wait = true;\n"),),
+        unit="test_cluster/test_try_again",
+        simulated=NO_PART),
+    "seclock_loss_seen_at_release_is_no_failure": Mutant(
+        "seclock exits with 74 when the lock was lost while the command ran",
+        (("lock/tool/seclock.c",
+          "the lock was lost while the command ran\", settings->name);\n"
+          "        code = EXIT_LOST;\n",
+          "the lock was lost while the command ran\", settings->name);\n"
+          "        else\n"
+          "            code = EXIT_LOST;\n"),),
+        system="lock/test_lock_seclock.py::test_loss_that_only_the_release_finds",
+        simulated=NO_PART),
 }
