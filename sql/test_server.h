@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 #include <arpa/inet.h>
+#include <assert.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -173,6 +174,7 @@ enum sql_wire_fault {
     WIRE_WHOLE,
     WIRE_LOSES_COMMIT, /* cut before the next COMMIT reaches the server */
     WIRE_LOSES_ANSWER, /* cut after the server has answered the next COMMIT */
+    WIRE_SAYS_ERROR,   /* in place of the server's answer to the next COMMIT */
 };
 
 /* A loopback port that leads to the server, one connection at a time. With `server_port` 0 no more
@@ -184,6 +186,8 @@ struct sql_wire {
     int listener;
     pthread_t thread;
     _Atomic int fault; /* enum sql_wire_fault; used up when it strikes */
+    _Atomic int half;  /* its server says it is this half of a Galera cluster; 0: it is none */
+    _Atomic int looks; /* how often it was asked that */
 };
 
 /* The line costs no time of its own. */
@@ -207,6 +211,43 @@ static inline int sql_wire_dial(const struct sql_wire *wire)
     return sql_wire_hurry(server);
 }
 
+/* Puts another question in place of the client's, when it asks what part the server has. Returns
+ * the size of the packet. */
+static inline ssize_t sql_wire_pose(struct sql_wire *wire, char *packet, ssize_t size, size_t room)
+{
+    enum { HEAD = 5 }; /* 3 bytes of length, a number, COM_QUERY */
+    static const char variables[] = "SHOW GLOBAL VARIABLES", status[] = "SHOW GLOBAL STATUS";
+    int length, half = atomic_load(&wire->half);
+    if (half != 0 && strncmp(packet + HEAD, variables, sizeof variables - 1) == 0) {
+        length = snprintf(packet + HEAD, room - HEAD,
+                          "SELECT 'wsrep_on','ON' UNION SELECT 'server_id','%d'", half);
+    } else if (half != 0 && strncmp(packet + HEAD, status, sizeof status - 1) == 0) {
+        atomic_fetch_add(&wire->looks, 1);
+        length = snprintf(packet + HEAD, room - HEAD,
+                          "SELECT 'wsrep_ready','ON' UNION SELECT 'wsrep_cluster_status','Primary' "
+                          "UNION SELECT 'wsrep_local_state','4' UNION "
+                          "SELECT 'wsrep_cluster_state_uuid','one' UNION "
+                          "SELECT 'wsrep_cluster_conf_id','%d'",
+                          half);
+    } else {
+        return size;
+    }
+    packet[0] = (char)((length + 1) % 256);
+    packet[1] = (char)((length + 1) / 256);
+    return HEAD + length;
+}
+
+/* What a server says whose session was killed while its commit waited for a replica: the commit is
+ * done. */
+static inline bool sql_wire_say_error(int server, int client)
+{
+    static const char error[] = "\x28\0\0\1\xff\x25\x05#70100Query execution was interrupted";
+    char answer[64];
+    static_assert(sizeof error - 1 == 4 + 0x28, "the first byte is the length of what follows");
+    return recv(server, answer, sizeof answer, 0) > 0 &&
+           send(client, error, sizeof error - 1, MSG_NOSIGNAL) == sizeof error - 1;
+}
+
 /* Passes on what one side sends; false when the connection is over. */
 static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool from_client)
 {
@@ -214,6 +255,8 @@ static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool f
     ssize_t size = recv(from, bytes, sizeof bytes, 0);
     if (size <= 0)
         return false;
+    if (from_client && size > 5)
+        size = sql_wire_pose(wire, bytes, size, sizeof bytes);
     bool commit =
         from_client && size == 4 + 1 + 6 && memcmp(bytes + 4, "\3COMMIT", 7) == 0; /* COM_QUERY */
     int fault = commit ? atomic_exchange(&wire->fault, WIRE_WHOLE) : WIRE_WHOLE;
@@ -225,6 +268,8 @@ static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool f
         recv(to, bytes, sizeof bytes, 0);
         return false;
     }
+    if (fault == WIRE_SAYS_ERROR)
+        return sql_wire_say_error(to, from);
     return true;
 }
 
@@ -266,6 +311,8 @@ static inline void sql_wire_open(struct sql_wire *wire)
     snprintf(wire->url, sizeof wire->url, "mysql://%s@127.0.0.1:%d/%s", credentials,
              ntohs(address.sin_port), database);
     atomic_store(&wire->fault, WIRE_WHOLE);
+    atomic_store(&wire->half, 0);
+    atomic_store(&wire->looks, 0);
     assert_int_equal(pthread_create(&wire->thread, NULL, sql_wire_serve, wire), 0);
 }
 

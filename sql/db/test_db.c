@@ -496,6 +496,13 @@ static void test_commit_that_never_arrived_is_unknown_and_not_done(void **state)
     assert_int_equal(run_over_wire(WIRE_LOSES_COMMIT), 0);
 }
 
+/* Of all errors only a deadlock or a lock wait says that nothing was committed. */
+static void test_commit_that_the_server_calls_an_error_is_unknown(void **state)
+{
+    (void)state;
+    assert_int_equal(run_over_wire(WIRE_SAYS_ERROR), 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -529,6 +536,7 @@ int main(void)
         TEST(test_commit_on_a_killed_connection_is_unknown),
         TEST(test_commit_without_an_answer_is_unknown_and_may_be_done),
         TEST(test_commit_that_never_arrived_is_unknown_and_not_done),
+        TEST(test_commit_that_the_server_calls_an_error_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,31 @@ static void test_same_server_twice_is_no_split(void **state)
     db_close(&db);
 }
 
+/* Each half was made primary by hand. Nodes of one cluster hear of a change one after the other, so
+ * the first look may have come amid one. */
+static void test_halves_of_a_cluster_are_split_at_the_second_look(void **state)
+{
+    (void)state;
+    enum { LOOKS_MAX = 4 };
+    struct sql_wire wires[2];
+    char list[1200];
+    for (int i = 0; i < 2; i++) {
+        sql_wire_open(&wires[i]);
+        atomic_store(&wires[i].half, i + 1);
+    }
+    const char *database = strrchr(wires[0].url, '/'), *second = strchr(wires[1].url, '@') + 1;
+    snprintf(list, sizeof list, "%.*s,%s", (int)(database - wires[0].url), wires[0].url, second);
+    struct db *db = sql_server_open(list);
+    assert_int_equal(db_query(db, "SELECT 1", 8), DB_FAILED);
+    assert_true(!db_split(db) || atomic_load(&wires[0].looks) > 1);
+    while (!db_split(db) && atomic_load(&wires[0].looks) < LOOKS_MAX)
+        assert_int_equal(db_query(db, "SELECT 1", 8), DB_FAILED);
+    assert_true(db_split(db));
+    db_close(&db);
+    for (int i = 0; i < 2; i++)
+        sql_wire_close(&wires[i]);
+}
+
 static void test_nobody_there_says_who(void **state)
 {
     (void)state;
@@ -196,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_node_that_lags_is_the_last_resort),
         cmocka_unit_test(test_servers_that_are_away_are_passed_over),
         cmocka_unit_test(test_same_server_twice_is_no_split),
+        cmocka_unit_test(test_halves_of_a_cluster_are_split_at_the_second_look),
         cmocka_unit_test(test_nobody_there_says_who),
         cmocka_unit_test(test_a_connect_has_one_time_for_all_that_it_tries),
         cmocka_unit_test(test_clients_come_and_go),
