@@ -129,11 +129,11 @@ static inline enum ledger_result sql_order_find(struct ledger *ledger, uint64_t 
 
 /* ---- another transaction ---- */
 
-/* A transaction that takes the rows of a sale's segments in their order, as a change of settings
- * does: it has the first, and a moment later it wants all. */
+/* A transaction that has some rows and then wants more. */
 struct sql_rival {
     struct db *db;
     pthread_t thread;
+    const char *rest; /* of its statements */
     enum db_result result;
 };
 
@@ -142,22 +142,53 @@ static inline enum db_result sql_rival_query(struct sql_rival *rival, const char
     return db_query(rival->db, text, strlen(text));
 }
 
+static inline void sql_rival_begin(struct sql_rival *rival, const char *first, const char *rest,
+                                   void *(*go_on)(void *))
+{
+    rival->db = sql_server_open(sql_server_url());
+    rival->rest = rest;
+    assert_int_equal(sql_rival_query(rival, "START TRANSACTION"), DB_OK);
+    assert_int_equal(sql_rival_query(rival, first), DB_OK);
+    assert_int_equal(pthread_create(&rival->thread, NULL, go_on, rival), 0);
+}
+
 static inline void *sql_rival_go_on(void *argument)
 {
     struct sql_rival *rival = argument;
     nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
-    rival->result =
-        sql_rival_query(rival, "UPDATE stock_segment SET settings_version=settings_version;COMMIT");
+    rival->result = sql_rival_query(rival, rival->rest);
     return NULL;
 }
 
+/* Takes the rows of a sale's segments in their order, as a change of settings does: it has the
+ * first, and a moment later it wants all. */
 static inline void sql_rival_start(struct sql_rival *rival)
 {
-    rival->db = sql_server_open(sql_server_url());
-    assert_int_equal(sql_rival_query(rival, "START TRANSACTION;UPDATE stock_segment SET "
-                                            "settings_version=settings_version WHERE segment=0"),
-                     DB_OK);
-    assert_int_equal(pthread_create(&rival->thread, NULL, sql_rival_go_on, rival), 0);
+    sql_rival_begin(
+        rival, "UPDATE stock_segment SET settings_version=settings_version WHERE segment=0",
+        "UPDATE stock_segment SET settings_version=settings_version;COMMIT", sql_rival_go_on);
+}
+
+/* Goes on when another transaction waits for a row; after so long a time none will. */
+static inline void *sql_rival_await(void *argument)
+{
+    enum { PAUSE_NS = 5000000, PAUSES_MAX = 2000 };
+    struct sql_rival *rival = argument;
+    int64_t waiting = 0;
+    for (int i = 0; i < PAUSES_MAX && waiting == 0; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        waiting = sql_server_do("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS "
+                                "WHERE VARIABLE_NAME='INNODB_ROW_LOCK_CURRENT_WAITS'");
+    }
+    rival->result = sql_rival_query(rival, rival->rest);
+    return NULL;
+}
+
+/* Has the first rows, and wants the rest as soon as another transaction waits for one of them. */
+static inline void sql_rival_start_awaiting(struct sql_rival *rival, const char *first,
+                                            const char *rest)
+{
+    sql_rival_begin(rival, first, rest, sql_rival_await);
 }
 
 /* DB_OK, or DB_SOFT when it was rolled back for a deadlock. */

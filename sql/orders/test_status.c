@@ -416,8 +416,8 @@ static void test_what_is_due_comes_in_order_and_in_pages(void **state)
     assert_false(place.more);
 }
 
-/* As of daemons beside each other, whose commits have ids of several ms. Each row is for more
- * orders than one commit has, and the third for more than are left to be read. */
+/* As of daemons beside each other, whose commits have ids of several ms. The first two rows are for
+ * more orders than one commit has, so that no order of the third is read. */
 static void test_rows_that_overlap_lose_no_due_order(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void test_rows_that_overlap_lose_no_due_order(void **state)
                   "expires_at FROM orders",
                   ORDERS / 2);
     sql_server_do("UPDATE orders SET status='reserved';"
-                  "INSERT INTO order_expiry VALUES('%s',1,600),('%s',601,1200),('%s',1201,1799)",
+                  "INSERT INTO order_expiry VALUES('%s',1,800),('%s',801,1600),('%s',1601,1799)",
                   past, past, past);
     assert_int_equal(ledger_due_list(ledger, &place, MAX, due, &count), LEDGER_OK);
     assert_int_equal(count, MAX);

@@ -137,6 +137,21 @@ static void test_orders_without_a_limit_are_not_counted(void **state)
     assert_int_equal(find("v").units, 1);
 }
 
+/* Another transaction counts the same users by name: one waits for the other. */
+static void test_batches_of_the_same_users_do_not_deadlock(void **state)
+{
+    (void)state;
+    struct sql_rival rival;
+    struct ledger_order batch[] = {order(1, "v", 1, 5), order(2, "u", 1, 5)};
+    uint64_t retries = ledger_stats(ledger).retries;
+    sql_rival_start_awaiting(&rival, "INSERT INTO user_quota VALUES('s',1,'u',1,5,'')",
+                             "INSERT INTO user_quota VALUES('s',1,'v',1,5,'');COMMIT");
+    assert_int_equal(commit(batch, 2), LEDGER_OK);
+    assert_int_equal(sql_rival_join(&rival), DB_OK);
+    assert_int_equal(ledger_stats(ledger).retries, retries);
+    assert_int_equal(find("u").units + find("v").units, 4);
+}
+
 static void test_duplicate_key_is_told_before_the_limit(void **state)
 {
     (void)state;
@@ -188,6 +203,16 @@ static void test_lower_limit_takes_nothing_away(void **state)
     assert_int_equal(find("u").units, 5);
     give_back("u", 1, 4);
     assert_int_equal(commit_one(3, "u", 1, 2), LEDGER_OK);
+}
+
+/* Whatever a user was allowed when he bought before. */
+static void test_lower_limit_is_the_one_that_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(commit_one(1, "u", 3, 5), LEDGER_OK);
+    assert_int_equal(commit_one(2, "u", 2, 4), LEDGER_LIMIT);
+    assert_int_equal(commit_one(3, "u", 1, 4), LEDGER_OK);
+    assert_int_equal(find("u").units, 4);
 }
 
 /* Sets a limit and counts, in pieces of many rows. */
@@ -445,10 +470,12 @@ int main(void)
         TEST(test_units_are_counted_up_to_the_limit),
         TEST(test_one_order_above_the_limit_stops_its_whole_batch),
         TEST(test_orders_without_a_limit_are_not_counted),
+        TEST(test_batches_of_the_same_users_do_not_deadlock),
         TEST(test_duplicate_key_is_told_before_the_limit),
         TEST(test_last_ten_orders_are_named_newest_first),
         TEST(test_returned_units_can_be_bought_again),
         TEST(test_lower_limit_takes_nothing_away),
+        TEST(test_lower_limit_is_the_one_that_counts),
         TEST(test_limit_set_in_mid_sale_counts_what_was_bought),
         TEST(test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has),
         TEST(test_sale_is_closed_until_all_orders_are_counted),

@@ -17,4 +17,75 @@ MUTANTS: dict[str, Mutant] = {
           "bool known = atomic_load(&servers->split);"),),
         "test_db_servers/test_halves_of_a_cluster_are_split_at_the_second_look",
         simulated=NO_PART),
+
+    # ---- sql/orders ----
+    "keys_in_any_order": Mutant(
+        "batches that carry the same keys do not deadlock",
+        (("sql/orders/ledger_commit.c",
+          "    qsort(commit->by_key, commit->order_count, sizeof commit->by_key[0], "
+          "compare_keys);\n",
+          "    (void)compare_keys;\n"),),
+        "test_ledger/test_commits_with_the_same_keys_do_not_deadlock",
+        simulated=NO_PART),
+    "quotas_in_any_order": Mutant(
+        "batches of the same users do not deadlock",
+        (("sql/orders/ledger_commit.c",
+          "    qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], "
+          "compare_limited);\n",
+          "    (void)compare_limited;\n"),),
+        "test_user_quota/test_batches_of_the_same_users_do_not_deadlock",
+        simulated=NO_PART),
+    "moments_of_one_second_are_one": Mutant(
+        "an order carries its own moments, to the millisecond",
+        (("sql/orders/commit_rows.c", "like && like->ms == ms ? like->time : utc_time(ms)",
+          "like && like->ms / 1000 == ms / 1000 ? like->time : utc_time(ms)"),),
+        "test_ledger/test_batches_of_every_size_are_written_alike",
+        simulated=NO_PART),
+    "lateness_checked_before_the_rows": Mutant(
+        "an order is not committed after its time, whatever hangs while its rows are written",
+        (("sql/orders/ledger_commit.c",
+          "    enum db_result result = ledger_query(commit->ledger);\n",
+          "    commit->late = is_late(commit);\n"
+          "    enum db_result result = commit->late ? DB_NO : ledger_query(commit->ledger);\n"),
+         ("sql/orders/ledger_commit.c",
+          "    commit->late = result == DB_OK && is_late(commit); /* why_last */\n"
+          "    return commit->late ? DB_NO : result;\n",
+          "    return result;\n")),
+        "test_ledger/test_commit_is_refused_when_its_time_ends_amid_it",
+        simulated=NO_PART),
+    "full_page_of_due_orders_ends_the_rest": Mutant(
+        "every unpaid order expires, also when more are due than one call reads",
+        (("sql/orders/ledger_due.c", "    if (read == max)\n", "    if (read > max)\n"),),
+        "test_status/test_rows_that_overlap_lose_no_due_order",
+        simulated=NO_PART),
+    "orders_of_a_user_end_at_512": Mutant(
+        "a user's list has every order, page by page",
+        (("sql/orders/ledger_list.c", "user_id, after, LEDGER_USER_IDS_MAX + 1);",
+          "user_id, after, LEDGER_USER_IDS_MAX);"),),
+        "test_ledger_list/test_user_finds_every_order_whatever_the_page",
+        simulated=NO_PART),
+    "cancel_in_an_ended_round_is_only_told": Mutant(
+        "an order that was told to be cancelled is cancelled, also when its round is over",
+        (("sql/orders/ledger_return.c",
+          "    returning->status_count += order->moved;\n"
+          "    if (!order->moved || order->round_over)\n"
+          "        return;\n",
+          "    if (!order->moved || order->round_over)\n"
+          "        return;\n"
+          "    returning->status_count += order->moved;\n"),),
+        "test_status/test_older_rounds_move_their_status_only",
+        simulated=NO_PART),
+    "payment_does_not_hold_the_sale": Mutant(
+        "an order is paid only in its sale's present round, also while a reset is under way",
+        (("sql/orders/ledger_status.c", "return RESERVED(IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED));",
+          "return RESERVED(IN_TIME ROUND_NOW(\"\"));"),),
+        "test_status/test_payment_and_reset_wait_for_each_other",
+        simulated=NO_PART),
+    "lowered_limit_spares_earlier_buyers": Mutant(
+        "after the answer to a lower limit no user gets more than that limit",
+        (("sql/orders/user_quota.h", "allowed=VALUES(allowed),order_ids=",
+          "allowed=GREATEST(allowed,VALUES(allowed)),order_ids="),),
+        "test_user_quota/test_lower_limit_is_the_one_that_counts",
+        "orders/test_user_limit.py::test_limit_set_and_changed_in_mid_load",
+        simulated=NO_PART),
 }
