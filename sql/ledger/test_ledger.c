@@ -341,18 +341,26 @@ static void test_reset_never_sets_a_fence_back(void **state)
     assert_int_equal(fence_of(0), FENCE + 50);
 }
 
-/* Asks for another round of the sale "s" as it is now. */
-static enum ledger_result reset_again(const char *key, bool end_round)
+/* Asks for another round of the sale as it was read. */
+static enum ledger_result reset_from(struct ledger_sale sale, const char *key, bool end_round)
 {
-    struct ledger_sale sale;
     struct ledger_segment rows[SEGMENTS];
     uint64_t fences[SEGMENTS];
     for (uint32_t i = 0; i < SEGMENTS; i++)
         fences[i] = FENCE + 2;
     struct ledger_reset beginning = {
         .fences = fences, .key = key, .request = "request", .end_round = end_round};
+    enum ledger_result result = ledger_reset(ledger, &beginning, &sale, rows);
+    assert_true(result != LEDGER_NO || end_round == (beginning.held == 0));
+    return result;
+}
+
+/* The same of the sale "s" as it is now. */
+static enum ledger_result reset_again(const char *key, bool end_round)
+{
+    struct ledger_sale sale;
     assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
-    return ledger_reset(ledger, &beginning, &sale, rows);
+    return reset_from(sale, key, end_round);
 }
 
 static void test_round_in_use_is_not_ended_unless_that_is_asked_for(void **state)
@@ -363,6 +371,20 @@ static void test_round_in_use_is_not_ended_unless_that_is_asked_for(void **state
     assert_int_equal(sold(0), 2);
     assert_int_equal(reset_again(NULL, true), LEDGER_OK);
     assert_int_equal(sold(0), 0);
+}
+
+/* A reset takes the settings that it is not told from the sale, so it would undo the change. */
+static void test_reset_begins_only_from_the_settings_that_were_read(void **state)
+{
+    (void)state;
+    struct ledger_sale before;
+    struct ledger_settings settings = {.version = 1, .paused = true};
+    assert_int_equal(ledger_sale_find(ledger, "s", &before), LEDGER_OK);
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
+    assert_int_equal(reset_from(before, NULL, true), LEDGER_NO);
+    assert_int_equal(sql_server_do("SELECT paused FROM sale WHERE round=1"), 1);
+    assert_int_equal(reset_again(NULL, true), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT paused FROM sale WHERE round=2"), 1);
 }
 
 static void test_key_begins_one_round(void **state)
@@ -1183,6 +1205,7 @@ int main(void)
         TEST(test_move_under_older_settings_is_refused),
         TEST(test_reset_never_sets_a_fence_back),
         TEST(test_round_in_use_is_not_ended_unless_that_is_asked_for),
+        TEST(test_reset_begins_only_from_the_settings_that_were_read),
         TEST(test_key_begins_one_round),
         TEST(test_reset_forbids_commits_of_the_old_round),
         TEST(test_sales_are_listed_in_pages),

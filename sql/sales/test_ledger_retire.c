@@ -289,6 +289,26 @@ static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
     }
 }
 
+/* Though its orders lie between those of a round that is due. */
+static void test_round_that_ended_lately_keeps_its_keys(void **state)
+{
+    (void)state;
+    struct ledger_sale due = reset("s"), fresh = reset("t");
+    commit(&due, 3);
+    commit(&fresh, 5);
+    commit(&due, 2);
+    reset("t");
+    reset("s");
+    sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY WHERE sku='s'");
+    assert_int_equal(purge(100).keys, 5);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key k JOIN orders o USING(order_id)"
+                                   "WHERE sku='t'"),
+                     5);
+    sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
+    assert_int_equal(purge(100).keys, 5);
+    assert_int_equal(rows("order_key"), 0);
+}
+
 /* However many skus had sales at the same time, the orders of that time are read once. */
 static void test_rounds_that_are_due_share_one_reading(void **state)
 {
@@ -337,6 +357,7 @@ int main(void)
         TEST(test_round_that_was_reset_keeps_the_sale),
         TEST(test_settings_of_a_retired_sale_are_no_later_ones),
         TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
+        TEST(test_round_that_ended_lately_keeps_its_keys),
         TEST(test_rounds_that_are_due_share_one_reading),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

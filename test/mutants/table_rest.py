@@ -88,4 +88,39 @@ MUTANTS: dict[str, Mutant] = {
         "test_user_quota/test_lower_limit_is_the_one_that_counts",
         "orders/test_user_limit.py::test_limit_set_and_changed_in_mid_load",
         simulated=NO_PART),
+
+    # ---- sql/sales, sql/server ----
+    "reset_over_newer_settings": Mutant(
+        "a reset is refused when the sale's settings have changed since they were read",
+        (("sql/sales/ledger_reset.c",
+          "    bool same = (created ? 0 : beginning->round) == sale->round &&\n"
+          "                (created ? 0 : beginning->version) == sale->settings.version;\n",
+          "    bool same = (created ? 0 : beginning->round) == sale->round;\n"),),
+        "test_ledger/test_reset_begins_only_from_the_settings_that_were_read",
+        simulated=NO_PART),
+    "retire_overlooks_a_swapped_order": Mutant(
+        "a sale with a reserved order is not retired, also when its units were a paid one's",
+        (("sql/sales/ledger_retire.c",
+          "    uint64_t fences = ledger_u64(row[0]), sold = ledger_u64(row[1]);\n"
+          "    return fences == held->fences && sold == held->sold ? DB_OK : DB_NO;\n",
+          "    uint64_t sold = ledger_u64(row[1]);\n"
+          "    return sold == held->sold ? DB_OK : DB_NO;\n"),),
+        "test_ledger_retire/test_order_in_place_of_a_paid_one_keeps_the_sale",
+        simulated=NO_PART),
+    "keys_of_fresh_rounds_purged_too": Mutant(
+        "a key leads to its order until retention_days after the end of its own round",
+        (("sql/sales/ledger_purge.c", "AND r.step='keys' AND r.ended_at<'%-s'\"",
+          "AND r.step='keys'\""),
+         ("sql/sales/ledger_purge.c", "piece->ended_before, piece->purged_to, end,",
+          "piece->purged_to, end,")),
+        "test_ledger_retire/test_round_that_ended_lately_keeps_its_keys",
+        "sales/test_retire.py::test_rounds_that_ended_long_ago_are_purged",
+        simulated=NO_PART),
+    "node_ids_begin_at_the_own_clock": Mutant(
+        "the next holder of a node's number makes no id that the former one could make",
+        (("sql/server/ledger_node.c",
+          "taken->ids_from_ms = ids_before > node->next_ms ? ids_before : node->next_ms;",
+          "taken->ids_from_ms = node->next_ms;"),),
+        "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
+        simulated=NO_PART),
 }
