@@ -104,6 +104,16 @@ static struct script_call settle(const char *token, int64_t fence, int back)
     return call;
 }
 
+/* To a counter of round 3. */
+static struct script_call give_back(int64_t settled, int units, const char *mark)
+{
+    struct script_call call = begin(SCRIPT_stock_return, SEGMENT, NULL, "3");
+    script_int(&call, settled);
+    script_int(&call, units);
+    script_text(&call, mark);
+    return call;
+}
+
 static struct script_call load(const char *token, int available, int round, int64_t fence)
 {
     struct script_call call = begin(SCRIPT_stock_load, LOCK, SEGMENT, token);
@@ -325,10 +335,7 @@ static void test_token_that_was_released_acquires_nothing(void **state)
 static void test_full_redis_settles_and_releases(void **state)
 {
     (void)state;
-    struct script_call back = begin(SCRIPT_stock_return, SEGMENT, NULL, "3");
-    script_int(&back, 99);
-    script_int(&back, 2);
-    script_text(&back, "");
+    struct script_call back = give_back(99, 2, "");
     lock_and_load();
     run(take("mine", 3, 4));
     redis_server_do("CONFIG SET maxmemory 1");
@@ -540,6 +547,34 @@ static void test_settle_of_a_round_that_is_not_open_is_lost(void **state)
     redis_server_do("DEL " SEGMENT);
     EXPECT(run(settle("mine", 88, 4)), 0);
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
+}
+
+/* ---- stock_return ---- */
+
+/* Whoever has marked it settles it, or a recovery counts the units. */
+static void test_return_to_a_marked_segment_changes_nothing(void **state)
+{
+    (void)state;
+    lock_and_load();
+    expect_took(run(take("mine", 3, 4)), 4, 77, 6);
+    EXPECT(run(give_back(77, 2, "")), 0);
+    EXPECT(run(give_back(77, 0, "refused")), 0);
+    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+    EXPECT(run(settle("mine", 88, 1)), 1);
+    EXPECT(run(segment_read()), 1, 7, 3, 0, 88);
+}
+
+/* At any other fence a recovery may have counted them. */
+static void test_return_is_to_the_fence_of_the_take(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(give_back(76, 2, "")), 0);
+    EXPECT(run(give_back(78, 0, "refused")), 0);
+    EXPECT(run(give_back(77, 2, "")), 1);
+    EXPECT(run(segment_read()), 1, 12, 3, 0, 77);
+    EXPECT(run(give_back(77, 0, "refused")), 1);
+    EXPECT(run(segment_read()), 1, 12, 3, 1, 77);
 }
 
 /* ---- stock_load, stock_read, stock_retire ---- */
@@ -1100,6 +1135,8 @@ int main(void)
         TEST(test_settle_gives_units_back),
         TEST(test_settle_without_the_lock_is_lost),
         TEST(test_settle_of_a_round_that_is_not_open_is_lost),
+        TEST(test_return_to_a_marked_segment_changes_nothing),
+        TEST(test_return_is_to_the_fence_of_the_take),
         TEST(test_load_replaces_the_whole_segment),
         TEST(test_load_without_the_lock_is_lost),
         TEST(test_read_tells_a_missing_or_torn_segment),

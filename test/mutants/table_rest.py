@@ -123,4 +123,21 @@ MUTANTS: dict[str, Mutant] = {
           "taken->ids_from_ms = node->next_ms;"),),
         "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
         simulated=NO_PART),
+
+    # ---- units that come back ----
+    "dirty_segment_is_given_back_as_settled": Mutant(
+        "a return leaves a segment dirty that it found so and did not change",
+        (("lua/scripts/stock_open.lua", " or segment[2] ~= ''", ""),),
+        "test_returns/test_return_of_nothing_leaves_its_segments_as_they_were",
+        simulated=NO_PART),
+    "return_to_a_dirty_counter": Mutant(
+        "a return leaves a segment alone that somebody has marked",
+        (("lua/scripts/stock_return.lua", " or segment[3] ~= ''", ""),),
+        "test_script/test_return_to_a_marked_segment_changes_nothing",
+        simulated=NO_PART),
+    "return_to_a_later_fence": Mutant(
+        "units come back to a counter only at the fence at which they were taken",
+        (("lua/scripts/stock_return.lua", " or segment[2] ~= ARGV[2]", ""),),
+        "test_script/test_return_is_to_the_fence_of_the_take",
+        simulated=NO_PART),
 }
