@@ -162,8 +162,10 @@ static void test_faults_of_orders(void **state)
         begin(&sale, "ok");
         add_orders(&sale, 2, 4);
         add_fault(&sale, names[i]);
+        add_fault(&sale, names[i]);
+        add_orders(&sale, 2, 0); /* the last page has none */
         assert_non_null(strstr(told(&sale, &awaiting), texts[i]));
-        assert_non_null(strstr(told(&sale, &awaiting), "demo: 2 "));
+        assert_non_null(strstr(told(&sale, &awaiting), "demo: 4 "));
         json_decref(sale.head);
     }
 }

@@ -140,4 +140,61 @@ MUTANTS: dict[str, Mutant] = {
         (("lua/scripts/stock_return.lua", " or segment[2] ~= ARGV[2]", ""),),
         "test_script/test_return_is_to_the_fence_of_the_take",
         simulated=NO_PART),
+
+    # ---- ctl ----
+    "reset_in_doubt_is_failed": Mutant(
+        "seckillctl calls the outcome unknown of what the service calls so",
+        (("ctl/http.c",
+          "reply->code[0] != '\\0' && strcmp(reply->code, \"outcome_unknown\") != 0;",
+          "reply->code[0] != '\\0';"),),
+        system="tools/test_seckillctl.py::test_reset_in_doubt_is_called_unknown",
+        simulated=NO_PART),
+    "refused_repeat_ends_the_doubt": Mutant(
+        "a repeat that the service refused without a look leaves the first try in doubt",
+        (("ctl/http.c", "        if (says_nothing(reply_out))\n",
+          "        if (says_nothing(reply_out) && reply_out->outcome == OUTCOME_UNKNOWN)\n"),),
+        system="tools/test_seckillctl.py::test_reset_in_doubt_is_called_unknown",
+        simulated=NO_PART),
+    "answer_of_a_proxy_is_failed": Mutant(
+        "seckillctl calls the outcome unknown when only a proxy has answered",
+        (("ctl/http.c", "certain || !changes(call) ? OUTCOME_FAILED : OUTCOME_UNKNOWN",
+          "certain || reply->text || !changes(call) ? OUTCOME_FAILED : OUTCOME_UNKNOWN"),),
+        system="tools/test_seckillctl.py::test_reset_in_doubt_is_called_unknown",
+        simulated=NO_PART),
+    "repeat_line_without_end_round": Mutant(
+        "the command that a message names to find out an outcome repeats the same call",
+        (("ctl/commands/round.c",
+          "json_is_true(json_object_get(body, \"end_round\")) ? \" --end-round\" : \"\");",
+          "\"\");"),),
+        system="tools/test_seckillctl.py::test_repeat_ends_the_round_as_it_was_confirmed",
+        simulated=NO_PART),
+    "later_start_closes_without_asking": Mutant(
+        "seckillctl window asks before it closes a sale that is open",
+        (("ctl/commands/settings.c",
+          "    const char *starts = answer_text(body, \"starts_at\"), "
+          "*ends = answer_text(body, \"ends_at\");\n"
+          "    bool closed = (*ends && strcmp(ends, text) <= 0) || "
+          "(*starts && strcmp(starts, text) > 0);\n",
+          "    const char *ends = answer_text(body, \"ends_at\");\n"
+          "    bool closed = *ends && strcmp(ends, text) <= 0;\n"),),
+        system="tools/test_seckillctl.py::test_window_that_closes_an_open_sale_is_asked_about",
+        simulated=NO_PART),
+    "audit_keeps_only_the_last_page_of_lost_keys": Mutant(
+        "seckillctl audit finds any order whose idempotency key does not lead to it",
+        (("ctl/commands/audit_read.c", "sale->unkeyed += count_of(sums, \"unkeyed\");",
+          "sale->unkeyed = count_of(sums, \"unkeyed\");"),),
+        "test_ctl_audit/test_faults_of_orders",
+        simulated=NO_PART),
+    "rotated_tokens_lose_their_readers": Mutant(
+        "whoever could read a file of tokens can read it after seckillctl token",
+        (("ctl/commands/token.c", "fchmod(fd, tokens->mode) == 0;",
+          "fchmod(fd, FILE_MODE) == 0;"),),
+        system="tools/test_seckillctl.py::test_tokens_are_rotated_without_a_gap",
+        simulated=NO_PART),
+    "exit_status_of_the_last_pod": Mutant(
+        "the exit status of a command that asks all pods is the largest of all",
+        (("ctl/pods.c", "        worst = status > worst ? status : worst;\n",
+          "        worst = status;\n"),),
+        system="tools/test_seckillctl.py::test_exit_status_is_that_of_the_worst_pod",
+        simulated=NO_PART),
 }

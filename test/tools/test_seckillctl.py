@@ -224,6 +224,30 @@ def test_terminal_asks_before_it_ends_anything(aimed, daemon):
     assert aimed.type("pause demo")[0] == 0  # it was paused: nothing to ask about
 
 
+@pytest.mark.parametrize("window", ["--ends now", "--starts +1h", "--starts +1h --ends +2h"])
+def test_window_that_closes_an_open_sale_is_asked_about(aimed, daemon, window):
+    daemon.reset()
+    daemon.order()
+    asked = aimed(f"window demo {window}", USAGE)
+    assert "closes demo, which is open: round 1, 1 of 1000 units sold" in asked.stderr
+    assert daemon.order(user_id="u2").status == 201
+    assert aimed.type(f"window demo {window}", ("Go on?", "n\n"))[0] == REFUSED
+    assert daemon.order(user_id="u3").status == 201
+    aimed(f"window demo {window} --yes")
+    assert daemon.order(user_id="u4").status == 409
+    aimed("window demo --starts none --ends +1h")  # it closes nothing
+
+
+@pytest.mark.parametrize("away", [0, 1])
+def test_exit_status_is_that_of_the_worst_pod(ctl, away):
+    with impostor(ctl, lambda head: b'{"sales": []}'):
+        pods = [ctl.env["SECKILLCTL_ADMIN"]] * 2
+        pods[away] = f"127.0.0.1:{free_port()}"
+        ctl.env["SECKILLCTL_ADMIN"] = ";".join(pods)
+        done = ctl("sales", UNAVAILABLE)
+    assert pods[away] in done.stderr and "pod 0" in done.stdout and "pod 1" in done.stdout
+
+
 def test_wrong_token_daemon_away_and_wrong_place(ctl, daemon):
     ctl.aim(daemon, token="guess-guess")
     for line in ["sales", "stock demo", "create demo --total 3", "export", "audit", "reconcile a"]:
@@ -254,18 +278,34 @@ def test_what_is_no_service_is_called_so(ctl):
         assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
 
 
+def read_call(client):
+    """The head of a call; its body is read, too, so that the end of the connection is no reset."""
+    head, body = b"", b""
+    while b"\r\n\r\n" not in head:
+        head += client.recv(65536)
+    head, body = head.split(b"\r\n\r\n", 1)
+    length = re.search(rb"Content-Length: (\d+)", head)
+    while length and len(body) < int(length[1]):
+        body += client.recv(65536)
+    return head.decode()
+
+
 @contextlib.contextmanager
 def impostor(ctl, answer):
-    """A server that gives every call `answer(its head)`, a body that says it is JSON."""
+    """A server that gives every call `answer(its head)`: the body of a 200 that says it is JSON, or
+    another status and its body, or None: then it hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         def serve():
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = server.accept()
                     with client:
-                        body = answer(client.recv(65536).decode())
-                        client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
-                                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                        told = answer(read_call(client))
+                        status, body = told if isinstance(told, tuple) else (200, told)
+                        if body is not None:
+                            client.sendall(b"HTTP/1.1 %d Said\r\nConnection: close\r\n"
+                                           b"Content-Length: %d\r\n\r\n"
+                                           % (status, len(body)) + body)
         thread = threading.Thread(target=serve)
         thread.start()
         ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
@@ -352,6 +392,47 @@ def test_unknown_outcome_is_called_so_and_repeated_by_its_key(ctl, daemon, proxi
     proxy.deaf = True
     assert "unknown" in ctl("restock demo 5 --timeout 1", TEMPFAIL).stderr
     assert daemon.stock()["total"] == 1205
+
+
+def problem(status, code):
+    return status, json.dumps({"code": code, "detail": "said so"}).encode()
+
+
+@pytest.mark.parametrize("answers", [
+    [problem(503, "outcome_unknown")], [(502, b"<html>")], [(504, b"")],
+    [None, problem(503, "unavailable")], [None, problem(401, "unauthorized")],
+    [None, problem(404, "not_found")], [None, (403, b"<html>")],
+], ids=["daemon", "proxy", "slow proxy", "then unavailable", "then unauthorized",
+        "then not found", "then a proxy"])
+def test_reset_in_doubt_is_called_unknown(ctl, answers):
+    """Whatever comes of the repeats: it says nothing of a first try that had no answer."""
+    stock = json.dumps({"sku": "s", "round": 1, "total": 10, "sold": 0, "segments": [{}]}).encode()
+    left = list(answers)
+
+    def answer(head):
+        if head.startswith("GET"):
+            return stock
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    with impostor(ctl, answer):
+        told = ctl("reset s --yes", TEMPFAIL).stderr
+    assert "the outcome is unknown" in told and "nothing was done" not in told
+    assert re.search(r"to find out, repeat the call.*: seckillctl .*reset s .*--key ctl-", told)
+
+
+def test_repeat_ends_the_round_as_it_was_confirmed(ctl, daemon, proxies):
+    """The operator has said so on the terminal, not on the command line."""
+    daemon.reset()
+    daemon.order()
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    for _ in range(3):
+        proxy.once(rb"end_round", before=Link.cut)
+    status, shown = ctl.type("reset demo", ("Go on?", "y\n"), ("reserved ones", "y\n"))
+    assert status == TEMPFAIL and round_of(daemon) == 1
+    repeat = re.search(r"to find out, .*: seckillctl ([^\r\n]*)", shown)[1]
+    ctl(repeat + " --yes")
+    assert round_of(daemon) == 2
 
 
 def fill(daemon, count):
