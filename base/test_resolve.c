@@ -67,12 +67,11 @@ static void test_hanging_lookups_are_bounded(void **state)
 {
     (void)state;
     struct resolved found;
-    const char *why = NULL;
     usleep(SLOW_MS * 1000); /* those of the test before have ended */
     for (int i = 0; i < RESOLVE_HANGING_MAX; i++)
         assert_non_null(strstr(resolve_host("slow", 1, &found), "too long"));
-    why = resolve_host("slow", 1, &found);
-    assert_non_null(strstr(why, "too many"));
+    for (int i = 0; i < RESOLVE_HANGING_MAX; i++)
+        assert_non_null(strstr(resolve_host("slow", 1, &found), "too many"));
     assert_null(resolve_host("127.0.0.1", 1, &found)); /* an address needs no look-up */
     usleep(2 * SLOW_MS * 1000);
     assert_null(resolve_host("localhost", 5000, &found));

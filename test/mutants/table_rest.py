@@ -197,4 +197,19 @@ MUTANTS: dict[str, Mutant] = {
           "        worst = status;\n"),),
         system="tools/test_seckillctl.py::test_exit_status_is_that_of_the_worst_pod",
         simulated=NO_PART),
+
+    # ---- base ----
+    "second_password_of_a_url_is_shown": Mutant(
+        "a URL in a message has *** in the place of each password",
+        (("base/url.c", "    while (end && used < size) {\n", "    if (end && used < size) {\n"),),
+        "test_url/test_mask_hides_the_password_of_what_need_not_be_a_url",
+        simulated=NO_PART),
+    "refused_look_ups_count_as_hanging": Mutant(
+        "names are looked up again as soon as fewer than 16 look-ups hang",
+        (("base/resolve.c",
+          "        atomic_fetch_sub(&running, 1);\n"
+          "        return \"too many look-ups of names hang\";\n",
+          "        return \"too many look-ups of names hang\";\n"),),
+        "test_resolve/test_hanging_lookups_are_bounded",
+        simulated=NO_PART),
 }
