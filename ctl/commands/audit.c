@@ -193,8 +193,6 @@ static void print_report(const struct audit *audit, const json_t *sales, const c
     table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
     if (json_object_size(audit->acked) > 0)
         printf("orders that clients saw accepted: %zu\n", json_object_size(audit->acked));
-    if (audit->acked_repeats > 0)
-        printf("of them seen more than once: %zu\n", audit->acked_repeats);
     print_lines(audit->awaiting, "awaits recovery");
     print_lines(audit->recovered, "recovered");
     print_lines(audit->differences, "difference");
@@ -210,8 +208,9 @@ static int report(const struct audit *audit)
     json_t *sales = json_array();
     for (size_t i = 0; i < audit->sale_count; i++)
         json_array_append_new(sales, pack_sale(&audit->sales[i], audit->context));
-    json_t *all = json_pack("{s:o, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
-                            (json_int_t)json_object_size(audit->acked), "differences",
+    json_t *all = json_pack("{s:o, s:I, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
+                            (json_int_t)json_object_size(audit->acked), "repeated",
+                            (json_int_t)json_object_size(audit->repeated), "differences",
                             audit->differences, "awaiting", audit->awaiting, "recovered",
                             audit->recovered, "steady", !audit->moved, "consistent", consistent);
     if (has_option(audit->context, OPTION_JSON))
@@ -310,6 +309,7 @@ int audit_run(struct context *context)
         return EX_USAGE;
     struct audit audit = {.context = context,
                           .acked = json_object(),
+                          .repeated = json_object(),
                           .missing = json_object(),
                           .differences = json_array(),
                           .awaiting = json_array(),
@@ -317,6 +317,7 @@ int audit_run(struct context *context)
     int status = run(&audit, wait_s);
     free(audit.sales);
     json_decref(audit.acked);
+    json_decref(audit.repeated);
     json_decref(audit.missing);
     json_decref(audit.differences);
     json_decref(audit.awaiting);

@@ -29,9 +29,8 @@ static bool add_id(struct audit *audit, const char *text)
         pods_of_order(&context->config, (uint64_t)id) != context->pods_begin)
         return true;
     snprintf(name, sizeof name, "%" PRId64, id);
-    if (json_object_get(audit->acked, name))
-        audit->acked_repeats++;
-    json_object_set_new(audit->acked, name, json_true());
+    json_object_set_new(json_object_get(audit->acked, name) ? audit->repeated : audit->acked, name,
+                        json_true());
     return true;
 }
 
@@ -342,6 +341,12 @@ void audit_compare(struct audit *audit)
             json_sprintf("%zu orders that clients saw accepted are missing, such as %s",
                          json_object_size(audit->missing),
                          json_object_iter_key(json_object_iter(audit->missing))));
+    if (json_object_size(audit->repeated) > 0)
+        json_array_append_new(
+            audit->differences,
+            json_sprintf("%zu orders were accepted more than once, as clients saw it, such as %s",
+                         json_object_size(audit->repeated),
+                         json_object_iter_key(json_object_iter(audit->repeated))));
     if (has_option(audit->context, OPTION_SETTLED))
         json_array_extend(audit->differences, audit->awaiting);
 }

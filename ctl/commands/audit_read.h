@@ -41,10 +41,10 @@ struct audit {
     struct context *context;
     struct audit_sale *sales;
     size_t sale_count;
-    json_t *acked; /* an object whose names are the ids of orders that clients saw accepted */
-    size_t acked_repeats; /* repeated ids in the file */
-    json_t *missing;      /* ids of `acked` that no listing has shown yet */
-    bool moved;           /* a sale has sold or taken back units while it was read */
+    json_t *acked;    /* an object whose names are the ids of orders that clients saw accepted */
+    json_t *repeated; /* ids of `acked` that the file has more than once */
+    json_t *missing;  /* ids of `acked` that no listing has shown yet */
+    bool moved;       /* a sale has sold or taken back units while it was read */
     json_t *differences;
     json_t *awaiting;  /* segments that the service would recover before it sells from them */
     json_t *recovered; /* segments that a reconcile has set again */

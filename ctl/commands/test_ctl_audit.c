@@ -202,7 +202,7 @@ static bool read_acked(struct audit *audit, const char *text)
     assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
     json_object_clear(audit->acked);
-    audit->acked_repeats = 0;
+    json_object_clear(audit->repeated);
     bool good = audit_read_acked(audit, path);
     unlink(path);
     return good;
@@ -213,27 +213,31 @@ static void test_acked(void **state)
     static struct context context;
     struct audit audit = {.context = &context,
                           .acked = json_object(),
+                          .repeated = json_object(),
                           .missing = json_object(),
                           .differences = json_array(),
                           .awaiting = json_array()};
     (void)state;
-    assert_true(read_acked(&audit, "30\n10\n\n020\r\n10\n"));
+    assert_true(read_acked(&audit, "30\n10\n\n020\r\n10\n10\n"));
     assert_int_equal(json_object_size(audit.acked), 3);
-    assert_int_equal(audit.acked_repeats, 1);
     json_object_update(audit.missing, audit.acked);
     json_object_del(audit.missing, "10");
     json_object_del(audit.missing, "30");
     audit_compare(&audit);
-    assert_int_equal(json_array_size(audit.differences), 1);
+    assert_int_equal(json_array_size(audit.differences), 2);
     assert_string_equal(json_string_value(json_array_get(audit.differences, 0)),
                         "1 orders that clients saw accepted are missing, such as 20");
+    assert_string_equal(json_string_value(json_array_get(audit.differences, 1)),
+                        "1 orders were accepted more than once, as clients saw it, such as 10");
     json_object_clear(audit.missing);
+    assert_true(read_acked(&audit, "30\n10\n"));
     audit_compare(&audit);
     assert_int_equal(json_array_size(audit.differences), 0);
     assert_false(read_acked(&audit, "10\nx\n"));
     assert_true(read_acked(&audit, ""));
     assert_int_equal(json_object_size(audit.acked), 0);
     json_decref(audit.acked);
+    json_decref(audit.repeated);
     json_decref(audit.missing);
     json_decref(audit.differences);
     json_decref(audit.awaiting);

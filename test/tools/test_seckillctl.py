@@ -516,11 +516,15 @@ def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
     assert aimed("audit demo").stdout.endswith("verdict: consistent\n")
     row = aimed.rows("audit demo")[0]
     assert (row["sold"], row["in orders"], row["left"], row["in Redis"]) == ("78", "78", "22", "22")
-    with acked.open("a") as file:
-        file.write("4711\n" + orders[0]["order_id"] + "\n")
+    whole, first = acked.read_text(), orders[0]["order_id"]
+    acked.write_text(f"{whole}4711\n")
     done = aimed("audit demo --acked acked", REFUSED).stdout
     assert "1 orders that clients saw accepted are missing, such as 4711" in done
-    assert "seen more than once: 1" in done
+    acked.write_text(f"{whole}{first}\n")
+    assert f"accepted more than once, as clients saw it, such as {first}" in aimed(
+        "audit demo --acked acked", REFUSED).stdout
+    report = aimed.json("audit demo --acked acked", REFUSED)
+    assert (report["acked"], report["repeated"], len(report["differences"])) == (13, 1, 1)
     acked.write_text("x\n")
     aimed("audit demo --acked acked", NOINPUT)
 
