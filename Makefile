@@ -140,6 +140,7 @@ ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
+recorder := $(BUILD)/record_ids.so
 headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h web_files.h ctl_completion.h)
 
 LOCK_VERSION := 1.0.0
@@ -148,7 +149,7 @@ LOCK_VERSION := 1.0.0
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-all: $(daemon) $(control) $(load_tools) seclock
+all: $(daemon) $(control) $(load_tools) $(recorder) seclock
 	@:
 tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(simulate_tests) $(BUILD)/test/shifted_clock.so
 	@:
@@ -274,8 +275,10 @@ $(lock_tools):
 
 -include $(wildcard $(BUILD)/test/lock/*.d $(BUILD)/loadtest/bench_l*.d)
 
-# Preloaded into daemons, sanitized or not, so it is never instrumented itself.
+# Preloaded into programs, sanitized or not, so they are never instrumented themselves.
+$(recorder): loadtest/tools/record_ids.c
 $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
+$(recorder) $(BUILD)/test/shifted_clock.so:
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARNINGS) $(CPPFLAGS) -O2 -fPIC -shared -o $@ $<
@@ -488,10 +491,11 @@ bench:
 	@loadtest/bench $(BENCH_ARGS)
 
 around flood: NAME = $@
+around: SHORT = --short
 around flood campaign campaigns:
 	@deploy/packages campaign
 	@$(MAKE) all
-	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
+	@loadtest/campaign $(NAME) $(SHORT) $(CAMPAIGN_ARGS)
 
 sample:
 	@test -z "$$(git status --porcelain)" || \

@@ -11,10 +11,13 @@ from lib import cpu
 
 HERE = ROOT / "loadtest"
 LOOK_S = 0.25  # between calls of tick
+RECORDER = None  # the library that writes down the ids that wrk is told
 STOP_LOOK_S = 0.02  # between checks whether the load has served its purpose
 
 
 def start(argv, env):
+    if argv[0] == "wrk" and env.get("ORDER_RECORD") and RECORDER:
+        env = {**env, "LD_PRELOAD": str(RECORDER)}
     return spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                  env={**clean_environment(), "LOAD_TOOLS": f"{HERE}/tools", **env})
 

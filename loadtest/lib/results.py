@@ -28,6 +28,18 @@ def read(paths):
     return found
 
 
+def client_of(settings):
+    """What asks in a run, and in the same way the bare server beside it."""
+    if settings["script"] == "call":
+        return {"look_up": "GET /order", "stock": "GET /stock"}.get(
+            settings["call"], settings["call"])
+    if settings["script"] == "mixed":
+        return "mixed"
+    if settings["order.keys"]:
+        return "a shop's order"
+    return "bare order" + (", each user once" if settings["order.users"] == "distinct" else "")
+
+
 def measured(result):
     """The runs that have figures, whatever the result of their audit."""
     return [run for run in result["runs"] if "per_s" in run]

@@ -1,18 +1,24 @@
 """One run of a scenario against one fleet: its sales, its load, what it is compared with."""
 
 import contextlib
+import json
+import os
+import random
 import time
+from array import array
 from pathlib import Path
 
-from harness.audit import audit_until_settled, of_pods, read_acked
+from harness.audit import audit_until_settled, of_pods
 from harness.processes import HarnessError
-from lib import figures, generators, ledger, limits
+from lib import figures, generators, ledger, limits, told
 from lib.fleet import described
 from lib.pool import Pool
 from lib.progress import Meter
 from lib.watch import Watch
 
-BARE_S, WARM_UP_S = 1, 1
+BARE_S, LONG_BARE_S = 1, 2  # the latter beside rounds of at least LONG_S
+LONG_S = 5
+WARM_UP_S = 1
 TOTAL_MAX = 10_000_000
 ORDERS_PER_S_MAX = 300_000  # more than any machine sells, so that stock stays ample
 PAY_WITHIN_S = 2            # of every second sale of the mixed load
@@ -20,11 +26,11 @@ WINDOW = {"starts_at": "2020-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 BESIDE_CONNECTIONS = 64
-SETTLE_S = 5                # rounds under way when the load ended may need a moment
-RECORDED_SETTLE_S = 60      # so may answers that wrk did not wait for
+SETTLE_S = 60               # at most, for rounds under way when the load ended
 AUDIT_SEGMENTS_MAX = 20     # kept in a result
-NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "states": {},
-            "differences": []}
+NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "told": 0, "untold": 0,
+            "states": {}, "differences": []}
+BARE_IDS = 300_000          # of orders that the bare server is asked for: as many as there are
 # The state that a call gives an order, for the calls that use each order once.
 STATE_OF = {"pay": "paid", "cancel": "cancelled"}
 # These strategies leave the counters in Redis alone, which a reconcile sets right.
@@ -61,6 +67,10 @@ class StockWatch(Watch):
                 and time.monotonic() - self.sold_out_at > AFTER_SOLD_OUT_S)
 
 
+def bare_seconds(settings):
+    return LONG_BARE_S if settings["seconds"] >= LONG_S else BARE_S
+
+
 class Run:
     """One run of a scenario against one fleet."""
 
@@ -72,7 +82,8 @@ class Run:
         self.asked = self.skus if settings["sale.spread"] else self.skus[:1]
         self.seen = 0      # orders answered 201
         self.called = 0    # pays or cancels answered 200
-        self.recorded = []
+        self.by_hand = array("Q")  # ids of orders that no load generator placed
+        self.record = Path(f"{shop.stack.directory}/told-{time.monotonic_ns()}")
         self.pool = Pool(shop.stack.ledger, self.skus[0], self.place)
 
     # Sales.
@@ -80,7 +91,8 @@ class Run:
     def total(self):
         if self.settings["sale.total"] != "ample":
             return self.settings["sale.total"]
-        seconds = (self.settings["seconds"] + BARE_S) * self.settings["rounds"] * 2 + 2 * WARM_UP_S
+        round_s = self.settings["seconds"] + LONG_BARE_S
+        seconds = round_s * self.settings["rounds"] * 2 + 2 * WARM_UP_S
         return min(TOTAL_MAX, seconds * ORDERS_PER_S_MAX)
 
     def rules(self, number):
@@ -105,6 +117,8 @@ class Run:
         status, text = 201, ""
         while status == 201:
             status, text = self.fleet.ask("POST", "/order", order)
+            if status == 201:
+                self.by_hand.append(int(json.loads(text)["order_id"]))
         if status != 409:
             raise HarnessError(f"selling out {self.skus[0]}: {status} {text}")
         self.seen += self.total()
@@ -113,7 +127,7 @@ class Run:
 
     def order_environment(self):
         env = {"ORDER_SKUS": ",".join(self.asked), "ORDER_QTY": self.settings["sale.qty"],
-               "ORDER_USERS": str(self.settings["order.users"])}
+               "ORDER_USERS": str(self.settings["order.users"]), "ORDER_RECORD": str(self.record)}
         return {**env, "ORDER_KEYS": "1"} if self.settings["order.keys"] else env
 
     def environment(self):
@@ -123,9 +137,6 @@ class Run:
         if self.settings["script"] == "mixed":
             calls = [name for name in ("cancel", "pay") if self.fleet.offers(name)]
             env["ORDER_CALLS"] = ",".join(calls)
-        if self.settings["record"]:
-            env["ORDER_RECORD"] = f"{self.shop.stack.directory}/acked-{time.monotonic_ns()}"
-            self.recorded.append(Path(env["ORDER_RECORD"]))
         return env
 
     def call_environment(self):
@@ -176,7 +187,8 @@ class Run:
             yield []
             return
         argv = self.pace_argv(rate, seconds, BESIDE_CONNECTIONS, self.fleet.door)
-        with generators.beside(argv, {"ORDER_SKUS": self.skus[0]}) as found:
+        env = {"ORDER_SKUS": self.skus[0], "ORDER_RECORD": str(self.record)}
+        with generators.beside(argv, env) as found:
             yield found
 
     def pace_argv(self, rate, seconds, connections, server):
@@ -196,7 +208,7 @@ class Run:
                                           self.fleet.door))
         bare = generators.generate(
             self.pace_argv(rate, settings["seconds"], settings["connections"], self.shop.bare),
-            self.order_environment(), self.shop.progress.tick)
+            {**self.order_environment(), "ORDER_RECORD": os.devnull}, self.shop.progress.tick)
         run["bare_paced"] = {name: bare[name] for name in
                              ("p50_ms", "p99_ms", "p999_ms", "max_ms", "percentiles_ms")}
         return run
@@ -209,7 +221,22 @@ class Run:
         return run
 
     def bare(self):
-        return self.shop.measure_bare(self.settings["connections"])
+        """The bare server, asked by the client that asks the service: the same script, requests
+        and recording."""
+        env = {**self.environment(), "ORDER_RECORD": os.devnull}
+        if self.settings["script"] == "call":
+            env.update(CALL_IDS=self.bare_ids_prefix(), CALL_REPEAT="1")
+        return self.shop.measure_bare(self.settings, env)
+
+    def bare_ids_prefix(self):
+        prefix = f"{self.shop.stack.directory}/bare-ids"
+        dice = random.Random(1)
+        for number in range(self.shop.args.threads):
+            path = Path(f"{prefix}.{number}")
+            if not path.exists():
+                path.write_text("".join(f"{dice.getrandbits(62)}\n" for _ in range(BARE_IDS)),
+                                encoding="ascii")
+        return prefix
 
     def rounds(self, once):
         count = self.settings["rounds"]
@@ -292,44 +319,52 @@ class Run:
 
     def audit(self):
         self.shop.progress.say("audit")
-        wait_s, options = SETTLE_S, {}
-        if self.settings["record"]:
-            parts = [path for prefix in self.recorded
-                     for path in prefix.parent.glob(f"{prefix.name}*")]
-            wait_s, options["acked"] = RECORDED_SETTLE_S, read_acked(parts)
-        else:
-            options["acked_min"] = self.seen
+        options = {"acked_min": self.seen}
         if self.called:
             options["states_min"] = [(STATE_OF[self.settings["call"]], self.called)]
         skus = self.skus + ([ledger.PAST_SKU] if self.settings["prefill"] else [])
         try:
-            return shortened(self.compare(skus, wait_s, options))
+            return shortened(self.compare_told(self.compare(skus, options)))
         except HarnessError as error:
             raise HarnessError(f"audit of {', '.join(skus[:5])}: {error}") from error
 
-    def compare(self, skus, wait_s, options):
+    def compare_told(self, report):
+        """Adds what became of each order that a client was told of."""
+        ids = told.read(self.record) + self.by_hand
+        if len(ids) < self.seen:
+            raise HarnessError(f"{self.seen} orders were accepted, {len(ids)} were recorded")
+        for pod, stack in enumerate(self.fleet.stacks):
+            skus = [sku for sku in self.skus if self.fleet.pod_of(sku) == pod]
+            mine = ids if len(self.fleet.stacks) == 1 else told.of_pod(ids, pod)
+            told.add(report, told.compare(mine, stack.mysql_url, skus))
+        return report
+
+    def compare(self, skus, options):
         """By SQL and Redis commands, and not by way of a daemon, which might misread its tables."""
         urls = self.shop.stack.mysql_url, self.fleet.redis_url
         if self.settings["pods"] > 1:
-            return self.compare_pods(skus, wait_s, options)
+            return self.compare_pods(skus, options)
         if self.fleet.options.get("strategy") not in WITHOUT_COUNTERS:
-            return audit_until_settled(wait_s, urls, skus, **options)
-        report = audit_until_settled(wait_s, urls, skus, **options, allow_dirty=True)
+            return audit_until_settled(SETTLE_S, urls, skus, **options)
+        report = audit_until_settled(SETTLE_S, urls, skus, **options, allow_dirty=True)
         for _ in range(RECONCILES_MAX if report["consistent"] else 0):
             for sku in skus:
                 self.fleet.reconcile(sku)
-            report = audit_until_settled(wait_s, urls, skus, **options)
+            report = audit_until_settled(SETTLE_S, urls, skus, **options)
             if report["consistent"]:
                 break
         return report
 
-    def compare_pods(self, skus, wait_s, options):
-        if "acked" in options or "states_min" in options:
-            raise HarnessError("orders of several pods are not recorded, paid or cancelled")
-        reports = [audit_until_settled(wait_s, (stack.mysql_url, stack.redis_url),
+    def compare_pods(self, skus, options):
+        if "states_min" in options:
+            raise HarnessError("orders of several pods are not paid or cancelled")
+        reports = [audit_until_settled(SETTLE_S, (stack.mysql_url, stack.redis_url),
                                        [sku for sku in skus if self.fleet.pod_of(sku) == pod])
                    for pod, stack in enumerate(self.fleet.stacks)]
         return of_pods(reports, options["acked_min"])
+
+
+BARE_ENV = {"ORDER_SKUS": "demo", "ORDER_RECORD": os.devnull}
 
 
 class BareRun:
@@ -341,7 +376,7 @@ class BareRun:
     def once(self):
         argv = generators.wrk_argv(self.server.url("/order"), self.shop.args.threads,
                                    self.settings["connections"], self.settings["seconds"])
-        run = generators.measure(argv, {"ORDER_SKUS": "demo"}, {
+        run = generators.measure(argv, BARE_ENV, {
             "server": [self.server.process.pid], **self.shop.stack.pids()},
             self.shop.progress.tick)
         run["connections"] = self.settings["connections"]
@@ -349,7 +384,7 @@ class BareRun:
 
     def run(self):
         result = figures.merge(generators.measure_rounds(
-            self.once, lambda: self.shop.measure_bare(self.settings["connections"]),
+            self.once, lambda: self.shop.measure_bare(self.settings, BARE_ENV),
             self.settings["rounds"], figures.count_calm, self.settings["extra_rounds"]),
             self.settings["rounds"])
         result.update(options={}, metrics={}, deferred={}, audit=dict(NO_AUDIT))

@@ -8,7 +8,8 @@ from lib.flood import FloodRun
 from lib.hot_sale import HotSaleRun
 from lib.memory import MemoryRun
 from lib.programs import BareServer
-from lib.run import BARE_S, WARM_UP_S, BareRun, Run
+from lib.results import client_of
+from lib.run import WARM_UP_S, BareRun, Run, bare_seconds
 
 # By kind of load; Run knows the others.
 RUNS = {"hot": HotSaleRun, "expiring": ExpiringRun, "idle": MemoryRun, "flood": FloodRun}
@@ -24,17 +25,20 @@ class Shop:
         self.args, self.stack, self.bare = args, stack, bare
         self.build, self.progress = build, progress
         self.limits = {}
-        self.bare_runs = {}  # by connections: the last one
+        self.bare_runs = {}  # by client and connections: the last one
+        generators.RECORDER = args.build / "record_ids.so"
 
-    def measure_bare(self, connections):
-        """The figures of the bare server with so many connections. When only quick looks are
-        wanted, one for all."""
-        if not self.args.quick or connections not in self.bare_runs:
-            argv = generators.wrk_argv(self.bare.url("/order"), self.args.threads, connections,
-                                       BARE_S)
-            self.bare_runs[connections] = generators.measure(argv, {"ORDER_SKUS": "demo"}, {
+    def measure_bare(self, settings, env):
+        """The figures of the bare server, asked by the client of these settings, which the
+        environment tells what to send. When only quick looks are wanted, one for all like it."""
+        which = client_of(settings), settings["connections"]
+        if not self.args.quick or which not in self.bare_runs:
+            argv = generators.wrk_argv(self.bare.url("/order"), self.args.threads,
+                                       settings["connections"], bare_seconds(settings),
+                                       settings["script"])
+            self.bare_runs[which] = generators.measure(argv, env, {
                 "server": [self.bare.process.pid], **self.stack.pids()}, self.progress.tick)
-        return self.bare_runs[connections]
+        return self.bare_runs[which]
 
     def limits_of(self, batch, clients):
         key = (batch, clients)
@@ -52,8 +56,9 @@ def options_of(settings):
 def guess_seconds(settings):
     """A guess how long a run will take."""
     tuning = len(settings["tune_order_workers"]) * (PROBE_S + 1)
-    rounds_s = settings["rounds"] * (min(settings["seconds"], 6) + BARE_S)
-    return (OVERHEAD_S + WARM_UP_S + BARE_S + rounds_s + tuning
+    bare_s = bare_seconds(settings)
+    round_s = (6 if settings["load"] == "rush" else settings["seconds"]) + bare_s
+    return (OVERHEAD_S + WARM_UP_S + bare_s + settings["rounds"] * round_s + tuning
             + settings["prefill"] / FILL_PER_S)
 
 
@@ -91,9 +96,7 @@ def one(shop, settings, peak_per_s):
         run = RUNS.get(settings["load"], Run)(shop, fleet, settings, peak_per_s)
         run.open_sales()
         result = run.run()
-    for prefix in run.recorded:
-        for path in prefix.parent.glob(f"{prefix.name}*"):
-            path.unlink()
+    run.record.unlink(missing_ok=True)
     return {**result, "probes": probes} if probes else result
 
 

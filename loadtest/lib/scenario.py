@@ -31,7 +31,6 @@ DEFAULTS = {
     "rounds": 3,
     "extra_rounds": 1.0,       # at most, as a share of the rounds, when others disturb
     "counts": "accepted",      # what the rate counts: accepted orders, or answers
-    "record": False,           # whether every acknowledged order's id is looked for in the ledger
     "rate_per_s": 0,           # of a paced load; 0: rate_share of the last closed run's rate
     "rate_share": 0.5,
     "flood_connections": 2000,
@@ -57,6 +56,7 @@ DEFAULTS = {
     "estimate": False,         # whether to measure Redis and the ledger by themselves, too
     "tune_order_workers": [],  # numbers to try, until more do not help; the rounds use the best
 }
+SHORT_ROUNDS = 3
 # Of large ones.
 QUICK_DIVISORS = {"prefill": 100, "sale.total": 20, "sale.sales": 10, "expiring": 10}
 
@@ -108,7 +108,15 @@ def quicken(settings):
             settings[key] //= divisor
 
 
-def expand(name, table, quick=False, chosen=None, only=None):
+def shorten(settings):
+    """To compare builds in pairs: rounds of a second fall in the service's first seconds, when its
+    rate is higher than it stays."""
+    settings["rounds"] = min(settings["rounds"], SHORT_ROUNDS)
+    if settings["load"] not in ("rush", "expiring", "idle"):
+        settings["seconds"] = min(settings["seconds"], 1)
+
+
+def expand(name, table, length=None, chosen=None, only=None):
     """A scenario with its runs: [{"label", "varied", "settings"}]."""
     common = flatten(table.get("settings", {}))
     runs = []
@@ -119,12 +127,12 @@ def expand(name, table, quick=False, chosen=None, only=None):
             settings = {**common, **varied, **(chosen or {})}
             check(name, settings)
             settings = {**DEFAULTS, **settings}
-            if quick:
-                quicken(settings)
+            {"quick": quicken, "short": shorten, None: dict}[length](settings)
             runs.append({"label": label(named, settings), "settings": settings})
     if only:
         runs = [run for run in runs if any(text in run["label"] for text in only)]
-    return {"campaign": name, "title": table["title"], "asks": table["asks"], "quick": quick,
+    return {"campaign": name, "title": table["title"], "asks": table["asks"],
+            "quick": length == "quick",
             "runs": runs}
 
 
@@ -138,11 +146,12 @@ def parse_setting(text):
     return name, value
 
 
-def read(name, quick=False, chosen=None, only=None):
+def read(name, length=None, chosen=None, only=None):
+    """length: "quick" or "short", else as the scenario says."""
     path = DIRECTORY / f"{name}.toml"
     try:
         with open(path, "rb") as text:
-            return expand(name, tomllib.load(text), quick, chosen, only)
+            return expand(name, tomllib.load(text), length, chosen, only)
     except FileNotFoundError:
         raise HarnessError(f"there is no campaign {name}: {', '.join(NAMES)}") from None
     except (tomllib.TOMLDecodeError, KeyError) as error:

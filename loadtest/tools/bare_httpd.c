@@ -1,4 +1,4 @@
-/* Answers every POST with one static 201: the limit that libmicrohttpd sets to the service. */
+/* Answers every request with one static 201: the limit that libmicrohttpd sets to the service. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -30,10 +30,10 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
                               const char *method, const char *version, const char *upload,
                               size_t *upload_bytes, void **state)
 {
-    (void)cls, (void)url, (void)version, (void)upload;
+    (void)cls, (void)url, (void)method, (void)version, (void)upload;
     if (*state == NULL) {
         *state = accepted;
-        return strcmp(method, MHD_HTTP_METHOD_POST) == 0 ? MHD_YES : MHD_NO;
+        return MHD_YES;
     }
     if (*upload_bytes > 0) {
         *upload_bytes = 0;

@@ -15,7 +15,7 @@ answers = {}
 accepted = 0
 
 local skus, calls = {}, {}
-local low, high, users, record, key_prefix
+local low, high, users, key_prefix
 local keys_made, recent, recent_made, ids, ids_made = 0, {}, 0, {}, 0
 local json_headers = { ["Content-Type"] = "application/json" }
 
@@ -100,10 +100,6 @@ function init()
   low, high = tonumber(low), tonumber(high) or tonumber(low)
   users = tonumber(os.getenv("ORDER_USERS") or "1000000")
   key_prefix = string.format("m%d-%d-", seed, math.random(1000000000))
-  if os.getenv("ORDER_RECORD") then
-    record = assert(io.open(os.getenv("ORDER_RECORD") .. "." .. number, "a"))
-    record:setvbuf("full", 65536)
-  end
 end
 
 function request()
@@ -123,7 +119,6 @@ function response(status, _, body)
   accepted = accepted + 1
   ids[ids_made % RECENT + 1] = id
   ids_made = ids_made + 1
-  if record then record:write(id, "\n") end
 end
 
 local function counted()

@@ -9,18 +9,15 @@
 -- Users and keys of one order each come in no order, as those of a shop do: an index over them
 -- gets its entries all over, not at its end.
 --
---   ORDER_RECORD  set: path prefix; each thread appends the id of every order answered 201 to
---                 PREFIX.N, one a line, for the audit
 --   LOAD_TOOLS    the folder of this script                        (loadtest/tools)
 --
--- Requests are prepared before the run and sent in turn, and answers are not looked at unless
--- they are recorded, so that what is measured is the server and not this script.
+-- Requests are prepared before the run and sent in turn, and answers are not looked at, so that what
+-- is measured is the server and not this script. record_ids.c records the orders that were accepted.
 
 local PREPARED = 16384
 -- For what is one order's own in its key and its user: 8 digits, as the length is set before.
 local GAP = ("-"):rep(8)
 
-local threads_made = 0
 local prepared = {}
 local next_index = 0
 local made = 0 -- keys and users
@@ -96,21 +93,6 @@ local function order_with_key()
   return parts[1] .. number .. parts[2] .. name .. parts[3]
 end
 
-local function record_into(path)
-  local file = assert(io.open(path, "a"))
-  file:setvbuf("full", 65536)
-  response = function(status, _, body)
-    if status == 201 then
-      file:write(body:match('"order_id":"(%d+)"'), "\n")
-    end
-  end
-end
-
-function setup(thread)
-  thread:set("thread_index", threads_made)
-  threads_made = threads_made + 1
-end
-
 function init()
   local a, b, c, d = io.open("/dev/urandom", "rb"):read(4):byte(1, 4)
   math.randomseed(a + 256 * (b + 256 * (c + 256 * d)))
@@ -119,9 +101,6 @@ function init()
   if environment("ORDER_KEYS") or users == nil then
     request = environment("ORDER_KEYS") and order_with_key or order_of_one_user
     for i = 1, PREPARED do prepared[i] = cut_at_gaps(prepared[i]) end
-  end
-  if environment("ORDER_RECORD") then
-    record_into(environment("ORDER_RECORD") .. "." .. thread_index)
   end
 end
 

@@ -304,18 +304,6 @@ def of_pods(reports, acked_min):
     return report
 
 
-def read_acked(paths):
-    """The ids in the files, one a line, of orders answered 201: for `acked`."""
-    acked = []
-    for path in paths:
-        try:
-            with open(path, encoding="ascii") as lines:
-                acked += [(line.strip(), None) for line in lines]
-        except (OSError, UnicodeDecodeError) as error:
-            raise HarnessError(f"{path}: {error}") from error
-    return acked
-
-
 def audit_until_settled(wait_s, *what, **options):
     """Repeats the audit for a while: rounds under way when the load ended may need a moment."""
     end = time.monotonic() + wait_s

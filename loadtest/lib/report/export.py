@@ -6,6 +6,7 @@ from lib import results as results_of
 from lib.report import answers, summary
 from lib.report.story import checks
 
+AUDIT = ("consistent", "orders", "oversold", "lost", "told", "untold")
 FIGURES = ("per_s", "of_bare", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms", "unexpected",
            "unanswered", "cpu_us", "rate_wanted", "of_alone", "of_without", "p99_of_alone", "grown")
 DIGITS = 6  # significant ones; no figure is known that well
@@ -27,9 +28,10 @@ def run_figures(run, intervals):
     audit = run["audit"]
     return {**found, **{name: run[name] for name in FIGURES if name in run},
             "of_bare_interval": intervals[run["label"]], "rounds": results_of.round_rates(run),
+            "round_s": run["settings"]["seconds"],
+            "client": results_of.client_of(run["settings"]),
             "bare_p99_ms": run.get("bare_paced", {}).get("p99_ms", run["bare_p99_ms"]),
-            "audit": {name: audit[name] for name in ("consistent", "orders", "oversold", "lost")
-                      if name in audit}}
+            "audit": {name: audit[name] for name in AUDIT if name in audit}}
 
 
 def campaign_figures(result):

@@ -11,7 +11,7 @@ from lib import results as results_of
 from lib.figures import DISTURBED_SHARE, served_us
 from lib.report import answers, export, plots, summary, targets
 from lib.report.story import checks
-from lib.report.table import bare_rows, ms, ratio
+from lib.report.table import bare_rows, ms, of_bare, ratio
 from lib.results import measured, round_rates
 
 HEAD = ("run", "per s", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim", "max ms",
@@ -32,7 +32,7 @@ def ends(interval):
 
 def cells(run, interval):
     """The figures that flatter never stand alone."""
-    return [f"{run['per_s']:,.0f}", ratio(run["of_bare"]), ends(interval),
+    return [f"{run['per_s']:,.0f}", of_bare(run), of_bare(run) and ends(interval),
             targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
             targets.bound_text(run, "p99_ms"), ms(run["max_ms"]), f"{run['unexpected']:,}",
             f"{run['unanswered']:,}", f"{served_us(run):.0f}"]
@@ -84,8 +84,9 @@ def serial_texts(result):
 
 
 def bare_texts(result):
-    for connections, per_s, p50, p99, p999, most, low, high in bare_rows(measured(result)):
-        yield (f"bare HTTP server, {connections:,} connections: {per_s:,.0f} per s "
+    for connections, client, *rates, most, low, high in bare_rows(measured(result)):
+        per_s, p50, p99, p999 = rates
+        yield (f"bare HTTP server, {connections:,} connections, {client}: {per_s:,.0f} per s "
                f"({low:,.0f}–{high:,.0f}), p50 {ms(p50)} ms, p99 {ms(p99)} ms, p99.9 {ms(p999)} "
                f"ms, max {ms(most)} ms")
     for run in measured(result):

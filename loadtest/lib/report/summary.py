@@ -6,7 +6,7 @@ from lib.report.table import ms, ratio
 from lib.results import find, measured
 
 HALF = 0.5
-SHOP = (("around", "a shop's order"), ("steady", "a shop's order"), ("bench", "a shop's order"))
+SHOP = (("steady", "a shop's order"), ("around", "a shop's order"), ("bench", "a shop's order"))
 WRONG = ("failed", "audit failed")
 
 
@@ -23,6 +23,8 @@ def audits(results):
     return {"run_count": len(found), "order_count": sum(audit["orders"] for audit in found),
             "oversold": sum(audit.get("oversold", 0) for audit in found),
             "lost": sum(audit.get("lost", 0) for audit in found),
+            "told": sum(audit.get("told", 0) for audit in found),
+            "untold": sum(audit.get("untold", 0) for audit in found),
             "wrong": sum(run["status"] in WRONG for result in results.values()
                          for run in result["runs"])}
 
@@ -33,6 +35,15 @@ def headline(results):
     runs = f"{found['run_count']} run{'s' if found['run_count'] != 1 else ''}"
     return (f"{rounded(found['order_count'])} orders in {runs}",
             f"{found['oversold']:,} oversold, {found['lost']:,} lost")
+
+
+def told_text(results):
+    """What became of the orders that clients were told of."""
+    found = audits(results)
+    return (f"Clients were told of {found['told']:,} orders in {found['run_count']} runs. The "
+            f"audits looked for each of their ids in the ledger: {found['lost']:,} are missing. "
+            f"{found['untold']:,} other orders were committed whose clients had hung up before "
+            "they were told, at the end of a load.")
 
 
 def shops_order(results):

@@ -4,13 +4,15 @@ import statistics
 
 from lib import figures
 from lib.report import targets
+from lib.results import client_of
 
 COLUMNS = (  # of a row: head, width
     ("campaign, run", -46), ("per s", 8), ("× bare", 7), ("rounds", 12), ("aim", 7),
     ("p50 ms", 7), ("p99 ms", 7), ("aim", 6), ("p99.9", 7), ("max ms", 7), ("unexp.", 7),
     ("unansw.", 7), ("service", 8), ("MariaDB", 8), ("Redis", 6))
 LEGEND = """\
-× bare: rate ÷ that of the bare server around each round; rounds: lowest to highest of them.
+× bare: rate ÷ that of the bare server around each round, which the same client asks; rounds: lowest
+to highest of them.
 unexp.: answers other than the run wants; unansw.: connections closed without an answer, and answers
 later than 2 s; service, MariaDB, Redis: processor time of an answer in µs."""
 
@@ -32,10 +34,16 @@ def ms(value):
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
+def of_bare(run):
+    """'' for a constant rate, which the load chose and not the service."""
+    return "" if run["settings"]["load"] == "paced" else ratio(run["of_bare"])
+
+
 def figure_cells(run):
     low, high = run["of_bare_rounds"]
     us = run["cpu_us"]
-    return (f"{run['per_s']:,.0f}", ratio(run["of_bare"]), f"{ratio(low)}–{ratio(high)}",
+    return (f"{run['per_s']:,.0f}", of_bare(run),
+            of_bare(run) and f"{ratio(low)}–{ratio(high)}",
             targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
             targets.bound_text(run, "p99_ms"), ms(run["p999_ms"]), ms(run["max_ms"]),
             run["unexpected"], run["unanswered"],
@@ -57,21 +65,24 @@ def print_run(name, run):
 
 
 def bare_rows(runs):
-    """(connections, rate, p50, p99, p99.9, max, lowest and highest rate) of the bare server."""
-    for connections in sorted({run["settings"]["connections"] for run in runs}):
-        same = [one["bare"] for run in runs if run["settings"]["connections"] == connections
-                for one in run["rounds"]]
+    """(connections, what its client sends, rate, p50, p99, p99.9, max, lowest and highest rate) of
+    the bare server."""
+    kinds = {}
+    for run in runs:
+        kind = run["settings"]["connections"], client_of(run["settings"])
+        kinds.setdefault(kind, []).extend(one["bare"] for one in run["rounds"])
+    for (connections, client), same in sorted(kinds.items()):
         rates = [one["answers_per_s"] for one in same]
-        yield (connections, statistics.median(rates),
+        yield (connections, client, statistics.median(rates),
                *(statistics.median(one[name] for one in same)
                  for name in ("p50_ms", "p99_ms", "p999_ms")),
                max(one["max_ms"] for one in same), min(rates), max(rates))
 
 
 def print_bare(name, runs):
-    for connections, per_s, p50, p99, p999, most, low, high in bare_rows(runs):
+    for connections, client, per_s, p50, p99, p999, most, low, high in bare_rows(runs):
         cells = f"{per_s:,.0f}", "1", "", "", ms(p50), ms(p99), "", ms(p999), ms(most)
-        what = f"{name}: bare libmicrohttpd, {connections:,} connections"
+        what = f"bare libmicrohttpd, {connections:,}: {client}"
         print(f"{line(what, *cells)}  ({low:,.0f} to {high:,.0f} per s)")
     for run in runs:
         if "bare_paced" in run:

@@ -68,11 +68,12 @@ def value_of(run, figure, runs):
     return run[figure]
 
 
-def checks(runs):
-    """(label, figure, value, bound as text, whether it is met or None) of runs with figures."""
+def checks(runs, figures=None):
+    """(label, figure, value, bound as text, whether it is met or None) of runs with figures; of
+    these figures only, if they are named."""
     for run in runs:
         for figure, limit in TARGETS.get(run["settings"]["target"], {}).items():
-            value = value_of(run, figure, runs)
+            value = None if figures and figure not in figures else value_of(run, figure, runs)
             if value is None:
                 continue
             met = value >= limit if figure in LEAST else value <= limit
