@@ -21,13 +21,13 @@
 #   make prove      all of these and the sanitizers, for hours; what came out is kept in docs/proof and
 #                   makes the table of docs/proof.md. STAGES="simulate chaos" runs some of them
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
-#   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
+#   make around     every call that a buyer or a shop makes, beside its aim, in short rounds: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
-#   make campaigns  every load campaign, each run audited, with a report: 15 minutes
+#   make campaigns  every load campaign, each run audited, with a report: 45 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then the page loadtest/sample/report.html, which the repository does not
-#                   keep, its figures as JSON and as the README's tables; loadtest/picture then shows
-#                   the page in docs/images/report.png
+#                   keep, its figures as JSON, as the README's tables, and in the pages that name them;
+#                   loadtest/picture then shows the page in docs/images/report.png
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
@@ -503,6 +503,7 @@ sample:
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
 	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
 	    --tables loadtest/README.md
+	@loadtest/cite $$(git ls-files '*.md')
 
 test-lock:
 	@deploy/packages test

@@ -258,20 +258,12 @@ def several(sales):
     return {**report, "acked": None, "sales": sales, "differences": differences}
 
 
-def count_lost(report, acked_min):
-    """At least so many orders, as clients saw, must be in the report."""
-    made = sum(report["states"].values())
-    if made < acked_min:
-        report["lost"] = max(report["lost"], acked_min - made)
-        report["differences"].append(f"{acked_min} orders were acknowledged, the ledger has {made}")
-
-
-def audit_sales(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False):
+def audit_sales(urls, skus, acked=None, states_min=(), allow_dirty=False):
     """The report of sales, with all `differences`, the units `oversold`, and the number of orders
     `lost`: accepted, as clients saw it, but not in the ledger. urls: of the ledger and of Redis.
-    acked: orders that clients saw accepted, as (id, quantity or None); None: nobody kept them. At
-    least acked_min orders must be there, and for each (state, number) of states_min so many in that
-    state. Segments that await recovery are differences unless allow_dirty."""
+    acked: orders that clients saw accepted, as (id, quantity or None); None: nobody kept them. For
+    each (state, number) of states_min so many orders must be in that state. Segments that await
+    recovery are differences unless allow_dirty."""
     mysql_url, redis_url = urls
     ledgers = read_ledger(mysql_url, skus)
     redis = read_redis(redis_url, [(sku, number) for sku, ledger in ledgers.items()
@@ -286,7 +278,6 @@ def audit_sales(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=
                  Ledger(mysql_url).run(QUANTITIES_QUERY, timeout=CLIENT_TIMEOUT_S)}
         differences += acked_differences(acked, known)
         report["lost"] = sum(order not in known for order in {order for order, _ in acked})
-    count_lost(report, acked_min)
     for state, least in states_min:
         found = report["states"].get(state, 0)
         if found < least:
@@ -295,11 +286,10 @@ def audit_sales(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=
     return report
 
 
-def of_pods(reports, acked_min):
-    """One report of several pods. Clients' orders are counted over all of them."""
+def of_pods(reports):
+    """One report of several pods."""
     sales = [sale for report in reports for sale in report.get("sales", [report])]
     report = {**several(sales), "lost": 0}
-    count_lost(report, acked_min)
     report["consistent"] = not report["differences"]
     return report
 

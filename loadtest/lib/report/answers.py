@@ -35,8 +35,8 @@ AROUND = (("GET /stock", "looking at the stock"), ("GET /order", "looking at an 
 def around(result):
     runs = by_label(result)
     order = runs.get("a shop's order")
-    others = [(f"{what} ({ratio(runs[label]['of_bare'] / order['of_bare'])} ×)",
-               runs[label]["of_bare"] >= order["of_bare"])
+    others = [(f"{what} ({ratio(runs[label]['per_s'] / order['per_s'])} ×)",
+               runs[label]["per_s"] >= order["per_s"])
               for label, what in AROUND if order and label in runs]
     faster = [text for text, fast in others if fast]
     slower = [text for text, fast in others if not fast]

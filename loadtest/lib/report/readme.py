@@ -1,10 +1,9 @@
 """Makes the tables of figures in Markdown files anew, between two marks."""
 
-import re
 import textwrap
 
 from lib import results as results_of
-from lib.report import summary, targets
+from lib.report import cited, summary, targets
 from lib.report.page import ends, ordered
 from lib.report.story import checks
 from lib.report.table import bare_rows, of_bare
@@ -24,9 +23,9 @@ SHORT_ROWS = (
     ("around", "mixed", "orders among look-ups, payments and cancels"),
     ("strategies", "strategy=segment_lock, max_batch=1", "an order at a time: the classic scheme"),
 )
-HEADLINE = "steady", "a shop's order"
 # Of every row that these tables show: rates fall in the first seconds of a load.
 ROUNDS_MIN, SECONDS_MIN = 5, 5
+FIGURE_CELLS = {"per_s": 0, "of_bare": 1, "p50_ms": 4, "p99_ms": 5}  # of a row, after its name
 VERDICTS = {True: "met", False: "**missed**", None: "not judged"}
 COLUMNS = 100
 CONNECTIONS = 256  # of the bare server that the tables show
@@ -145,18 +144,6 @@ def table_lines(results):
     yield from wrapped(summary.told_text(results))
 
 
-def replace_headline(text, results):
-    """The text with the rate of a shop's orders in the one sentence that names it."""
-    run = find(results, *HEADLINE)
-    if run is None:
-        return text
-    rate = f"**{run['per_s'] // 1000 * 1000:,.0f} orders a second**"
-    made, count = re.subn(r"\*\*[\d,]+ orders a second\*\*", rate, text)
-    if count != 1:
-        raise ValueError(f"it has {count} sentences with **N orders a second**, not one")
-    return made
-
-
 def replace_tables(text, lines):
     """The text with the lines in place of what stands between the two marks."""
     before, _, rest = text.partition(BEGIN)
@@ -164,3 +151,36 @@ def replace_tables(text, lines):
     if not end:
         raise ValueError(f"it has no lines {BEGIN.strip()} and {END.strip()}")
     return before + BEGIN + "\n".join(lines) + "\n" + END + after
+
+
+def rows_in(text):
+    """(line, campaign, label, cells after the first) of the tables between the marks."""
+    within, short = False, {what: (name, label) for name, label, what in SHORT_ROWS}
+    for number, line in enumerate(text.split("\n"), 1):
+        within = (within or line + "\n" == BEGIN) and line + "\n" != END
+        first, *cells = (cell.strip() for cell in line.removeprefix("|").split("|"))
+        name, _, label = first.partition(": ")
+        if within and first in short:
+            yield number, *short[first], cells
+        elif within and name in TABLE_CAMPAIGNS and len(cells) > 3:
+            yield number, name, label, cells
+
+
+def same(cell, wanted):
+    """The sample has fewer digits, so that the last one shown may be rounded in another way."""
+    one, other = (int("".join(filter(str.isdigit, text)) or "-9") for text in (cell, wanted))
+    return abs(one - other) <= 1 and len(cell) == len(wanted)
+
+
+def findings(text, sample):
+    """(line, what is wrong) of each rate, ratio and time in the tables that is not the sample's."""
+    for number, name, label, cells in rows_in(text):
+        for figure, at in FIGURE_CELLS.items():
+            cell = cells[at]
+            try:
+                wanted = cited.shown(figure, cited.find(sample, name, label, figure))
+            except cited.UnknownFigure as error:
+                yield number, str(error)
+                continue
+            if cell and not same(cell, wanted):
+                yield number, f"{cell} is {wanted} in the sample"
