@@ -23,7 +23,7 @@
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim, in short rounds: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
-#   make campaigns  every load campaign, each run audited, with a report: 45 minutes
+#   make campaigns  every load campaign, each run audited, with a report: 40 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then the page loadtest/sample/report.html, which the repository does not
 #                   keep, its figures as JSON, as the README's tables, and in the pages that name them;

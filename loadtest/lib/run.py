@@ -223,7 +223,9 @@ class Run:
     def bare(self):
         """The bare server, asked by the client that asks the service: the same script, requests
         and recording."""
-        env = {**self.environment(), "ORDER_RECORD": os.devnull}
+        env = self.environment()
+        if "ORDER_RECORD" in env:
+            env["ORDER_RECORD"] = os.devnull
         if self.settings["script"] == "call":
             env.update(CALL_IDS=self.bare_ids_prefix(), CALL_REPEAT="1")
         return self.shop.measure_bare(self.settings, env)

@@ -28,9 +28,11 @@ enum {
 /* bare_httpd's answer byte by byte, except the date. */
 static const char answer[] =
     "HTTP/1.1 201 Created\r\nDate: Fri, 20 Nov 2026 21:30:00 GMT\r\n"
-    "Content-Type: application/json\r\nContent-Length: 151\r\n\r\n"
-    "{\"order_id\":\"7263951733829632000\",\"sku\":\"demo\",\"user_id\":\"u123456789\",\"qty\":1,"
-    "\"segment\":17,\"status\":\"reserved\",\"created_at\":\"2026-11-20T21:30:00.123Z\"}";
+    "Content-Type: application/json\r\nCache-Control: no-store\r\n"
+    "Location: /order/251726847769837568\r\nContent-Length: 201\r\n\r\n"
+    "{\"order_id\":\"251726847769837568\",\"sku\":\"sale-0\",\"round\":1,\"user_id\":\"u00123456\","
+    "\"qty\":1,\"segment\":17,\"status\":\"reserved\",\"created_at\":\"2026-11-20T21:30:00.123Z\","
+    "\"expires_at\":\"2026-11-20T21:31:00.123Z\"}";
 
 struct connection {
     size_t bytes;

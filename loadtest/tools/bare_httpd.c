@@ -11,10 +11,11 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-/* As long as the service's own answer to an accepted order. */
+/* The service's own answer to a shop's order, with the heads that it has. */
 static const char accepted_body[] =
-    "{\"order_id\":\"7263951733829632000\",\"sku\":\"demo\",\"user_id\":\"u123456789\",\"qty\":1,"
-    "\"segment\":17,\"status\":\"reserved\",\"created_at\":\"2026-11-20T21:30:00.123Z\"}";
+    "{\"order_id\":\"251726847769837568\",\"sku\":\"sale-0\",\"round\":1,\"user_id\":\"u00123456\","
+    "\"qty\":1,\"segment\":17,\"status\":\"reserved\",\"created_at\":\"2026-11-20T21:30:00.123Z\","
+    "\"expires_at\":\"2026-11-20T21:31:00.123Z\"}";
 
 enum {
     CONNECTIONS_MAX = 16384,
@@ -67,8 +68,11 @@ static struct MHD_Response *make_accepted(void)
     struct MHD_Response *made = MHD_create_response_from_buffer(
         strlen(accepted_body), (void *)(size_t)accepted_body, MHD_RESPMEM_PERSISTENT);
 
-    if (made != NULL)
+    if (made != NULL) {
         MHD_add_response_header(made, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+        MHD_add_response_header(made, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        MHD_add_response_header(made, MHD_HTTP_HEADER_LOCATION, "/order/251726847769837568");
+    }
     return made;
 }
 

@@ -11,8 +11,8 @@
 --
 --   LOAD_TOOLS    the folder of this script                        (loadtest/tools)
 --
--- Requests are prepared before the run and sent in turn, and answers are not looked at, so that what
--- is measured is the server and not this script. record_ids.c records the orders that were accepted.
+-- Requests are prepared before the run and sent in turn, and answers are not looked at, so that
+-- what is measured is the server and not this script. record_ids.c records accepted orders.
 
 local PREPARED = 16384
 -- For what is one order's own in its key and its user: 8 digits, as the length is set before.

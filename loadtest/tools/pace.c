@@ -6,9 +6,8 @@
  * every connection busy, or that was sent late because this program slept, has waited since it was
  * due. So a stall of the server is charged to every request that was due during it, which is what
  * "free of coordinated omission" means. Orders come from the environment as those of order.lua:
- * ORDER_SKUS, ORDER_USERS, ORDER_KEYS, and ORDER_RECORD, a file that gets the ids of orders answered
- * 201, 8 bytes each, the lowest first.
- * Ends with one line of JSON. */
+ * ORDER_SKUS, ORDER_USERS, ORDER_KEYS, and ORDER_RECORD, a file that gets the ids of orders
+ * answered 201, 8 bytes each, the lowest first. Ends with one line of JSON. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 """The load campaigns: their arithmetic and their report, and one short campaign from end to end."""
 
+import contextlib
 import json
 import random
 import re
@@ -503,7 +504,8 @@ def test_pages_cite_the_sample():
         return f"It takes {number}<!-- steady; a shop's order; {figure} --> here.\n"
 
     for figure, wanted in (("per_s", "41,234"), ("per_s ~000", "41,000"), ("per_s ~万", "4.1"),
-                           ("of_bare", "0.41"), ("p99_ms", "9.1"), ("cpu_us.server", "13")):
+                           ("of_bare", "0.41"), ("p99_ms", "9.1"), ("cpu_us.server", "13"),
+                           ("cpu_us.server ~@50000", "0.63")):
         made = cited.replace(cite(figure), sample_of())
         assert made == cite(figure, wanted)
         assert not list(cited.findings(made, sample_of()))
@@ -758,7 +760,7 @@ class Pieces(Staller):
 
     def serve(self, client):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with client, self.lock:
+        with contextlib.suppress(ConnectionError), client, self.lock:
             while client.recv(4096):
                 number = len(self.ids) + (1 << 60)
                 body = b'{"order_id":"%d"}' % number
@@ -797,13 +799,13 @@ def test_the_bare_server_is_asked_by_the_same_client(tmp_path):
     one = load_run.Run(shop, SimpleNamespace(daemons=[], token="t"), settings)
     one.bare()
     (_, env), = asked
-    assert env.pop("CALL_REPEAT") and env.pop("ORDER_RECORD") == "/dev/null"
+    assert env.pop("CALL_REPEAT") and "ORDER_RECORD" not in env
     assert env.pop("CALL_IDS") != one.ids_prefix()
     assert env.items() <= one.environment().items()
     assert len((tmp_path / "bare-ids.0").read_text().split()) == load_run.BARE_IDS
     one.settings = {**settings, "script": "order"}
     one.bare()
-    assert {**asked[1][1], "ORDER_RECORD": str(one.record)} == one.environment()
+    assert asked[1][1] == {**one.environment(), "ORDER_RECORD": "/dev/null"}
     kinds = [results.client_of({**scenario.DEFAULTS, **chosen}) for chosen in (
         {}, {"order.keys": True}, {"script": "mixed"}, {"script": "call", "call": "look_up"})]
     assert len(set(kinds)) == 4

@@ -3,6 +3,7 @@
     44,018<!-- steady; a shop's order; per_s -->     as the tables show such a figure
     44,000<!-- steady; a shop's order; per_s ~000 --> rounded down to thousands
     4.4<!-- steady; a shop's order; per_s ~万 -->     in units of 10,000
+    0.7<!-- steady; a shop's order; cpu_us.server ~@50000 --> cores for so many orders a second
 """
 
 import re
@@ -11,6 +12,7 @@ from lib.report.table import ratio
 
 NUMBER = r"[\d][\d,.]*"
 CITED = re.compile(rf"({NUMBER})(<!-- ([^;<>]+); ([^;<>]*); ([\w.]+)(?: ~(\S+))? -->)")
+CODE = re.compile(r"`[^`]*`")  # in which a page may explain this
 COMMENT = re.compile(r"<!-- [^;<>]+; [^;<>]*; [^<>]* -->")
 
 
@@ -35,6 +37,8 @@ def shown(name, value, unit=None):
         return f"{value // 1000 * 1000:,.0f}"
     if unit == "万":
         return f"{value / 10_000:.1f}"
+    if unit and unit.startswith("@"):
+        return f"{value * int(unit[1:]) / 1e6:.2g}"
     if name.startswith("of_"):
         return ratio(value)
     return f"{value:.1f}" if name.endswith("_ms") else f"{value:,.0f}"
@@ -51,6 +55,7 @@ def replace(text, sample):
 def findings(text, sample):
     """(line, what is wrong) of each figure that is not the sample's."""
     for number, line in enumerate(text.split("\n"), 1):
+        line = CODE.sub("", line)
         cited = list(CITED.finditer(line))
         for found in cited:
             try:
