@@ -7,6 +7,8 @@ import threading
 import time
 
 from chaos.record import UNKNOWN, Call, Change, Page, Try
+from harness import standstill
+from harness.bounds import is_late
 
 PATIENCE = 15.0                     # seconds; a daemon that serves answers long before
 HURRIED = (0.3, 1.0, PATIENCE)      # some clients give up sooner
@@ -21,13 +23,14 @@ class Client:
 
     def __init__(self, cluster, record, seed):
         self.cluster, self.record, self.random = cluster, record, random.Random(seed)
+        self.watch = standstill.watch()
         self.connections = {}
 
     # requests
 
     def send(self, daemon, method, path, body=None, headers=(), timeout=PATIENCE):
         """(status and code in one text, JSON): (None, {}) without an answer."""
-        start = self.record.now()
+        start, since = self.record.now(), time.monotonic()
         connection = self.connections.pop(daemon, None)
         if connection is None:
             connection = http.client.HTTPConnection(*self.cluster.daemons[daemon].address)
@@ -46,6 +49,7 @@ class Client:
             if isinstance(error, TimeoutError) and timeout == PATIENCE:
                 self.record.add_hang(daemon, start, self.record.now(), f"{method} {path}")
             return None, {}
+        self.check_time(daemon, f"{method} {path}", path, since)
         if response.will_close:
             connection.close()
         else:
@@ -53,6 +57,15 @@ class Client:
         content = json.loads(text) if text[:1] in (b"{", b"[") else {}
         code = content.get("code") if response.status >= 300 else None
         return f"{response.status} {code}" if code else str(response.status), content
+
+    def check_time(self, daemon, what, path, since):
+        """Each answer comes within the bound of its class, whatever the servers do; a daemon that
+        a fault has stopped answers later."""
+        asked = self.cluster.daemons[daemon]
+        if (is_late(path, self.watch.running_s(since), asked.options)
+                and asked.stopped_until < since):
+            now = self.record.now()
+            self.record.add_late(daemon, now - (time.monotonic() - since), now, what)
 
     # buyers and the shop
 

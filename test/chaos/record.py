@@ -86,6 +86,7 @@ class Record:
         self.pages = []  # that do not add up
         self.answers = Counter()
         self.hangs = []  # (daemon, start, end, what): patient requests without an answer
+        self.lates = []  # (daemon, start, end, what): answers after the bound of their class
         self.recent_orders, self.recent_tries = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self._numbers, self._lock = itertools.count(1), threading.Lock()
 
@@ -127,6 +128,10 @@ class Record:
     def add_hang(self, *what):
         with self._lock:
             self.hangs.append(what)
+
+    def add_late(self, *what):
+        with self._lock:
+            self.lates.append(what)
 
     def some(self, random, recent, count=1):
         """Some of the recent ones, the same may come twice."""

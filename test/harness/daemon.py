@@ -8,6 +8,7 @@ import secrets
 import time
 
 from harness import standstill
+from harness.bounds import bound_s, is_late
 from harness.client import send
 from harness.processes import ROOT, HarnessError, free_port
 from harness.program import LOG_SHOWN_MAX, Program
@@ -20,8 +21,6 @@ HASTY = {"redis_timeout_ms": 500, "mysql_timeout_ms": 5000}
 # Those of all other daemons: a server that is slow with the machine must not pass for one that is
 # gone, and the answer to an order comes after that of its servers.
 PATIENT = {"redis_timeout_ms": 15_000, "mysql_timeout_ms": 15_000, "deadline_ms": 20_000}
-DEADLINE_MS, LEASE_MS = 2000, 3000  # without options
-BUSY_S = 1.5  # for which a thread of a busy machine may not come to run
 PROGRAM = os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld"))
 
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
@@ -88,18 +87,10 @@ class PlainDaemon(Program):
         since = time.monotonic()
         response = send(address, method, path, body, headers, timeout)
         took_s = watch.running_s(since)
-        if took_s > self.bound_s(path) + BUSY_S and self.stopped_until < since:
+        if is_late(path, took_s, self.options) and self.stopped_until < since:
             raise HarnessError(f"{method} {path} was answered {response.answer} after {took_s:.2f} "
-                               f"s; its bound is {self.bound_s(path)} s")
+                               f"s; its bound is {bound_s(path, self.options)} s")
         return response
-
-    def bound_s(self, path):
-        """How long the call may take, as service/request/request.h promises."""
-        deadline_ms = self.options.get("deadline_ms") or DEADLINE_MS
-        lease_ms = self.options.get("lease_ms") or LEASE_MS
-        if path.startswith("/admin/") or path.endswith("/cancel"):  # may wait for a dead holder
-            return max(lease_ms + deadline_ms / 2, deadline_ms) / 1000
-        return deadline_ms / 1000
 
     # orders
 

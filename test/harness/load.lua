@@ -58,7 +58,8 @@ function response(status, headers, body)
   if refused_in_row >= options.stop_after and not stopped then stop_wrk() end
 end
 
-function done(summary)
+function done(summary, latency)
+  print("slowest", "us", latency.max)
   for _, thread in ipairs(threads) do
     for answer, count in pairs(thread:get("answers")) do
       print("answer", answer, count)

@@ -7,6 +7,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from harness import standstill
+from harness.bounds import bound_s, is_late
+from harness.daemon import PlainDaemon
 from harness.processes import wait_until
 
 SCRIPT = Path(__file__).with_name("load.lua")
@@ -30,6 +33,7 @@ class Load:
                      *(f"{name}={value}" for name, value in script.items())]
 
     def __enter__(self):
+        self.watch, self.began = standstill.watch(), time.monotonic()
         self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *self.argv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
@@ -57,17 +61,29 @@ class Load:
         self.end()
         assert self.process.returncode == 0, self.output
         print(self.output)
+        self.check_slowest()
         return self
 
     def end(self):
         """Waits for the end of wrk, which also ends for want of a daemon."""
         if self.output is None:
             self.output, _ = self.process.communicate(timeout=self.seconds + 30)
+            self.ended = time.monotonic()
 
     def remove(self):
         """Deletes what wrk has written down."""
         for path in self.prefix.parent.glob(f"{self.prefix.name}.*"):
             path.unlink()
+
+    def check_slowest(self):
+        """No answer of a daemon came after the bound of orders, unless the test stopped it."""
+        if not isinstance(self.daemon, PlainDaemon) or self.daemon.stopped_until > self.began:
+            return
+        took_s = self._counted("slowest")["us"] / 1e6
+        took_s -= self.watch.between(self.began, self.ended)
+        assert not is_late("/order", took_s, self.daemon.options), (
+            f"an answer took {took_s:.2f} s, without standstills; the bound of orders is "
+            f"{bound_s('/order', self.daemon.options)} s")
 
     def _counted(self, word):
         counts = Counter()
