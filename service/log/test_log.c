@@ -383,6 +383,10 @@ static void test_a_level_set_for_a_time_falls_back(void **state)
     assert_false(log_enabled(LOG_DEBUG));
     assert_int_equal(log_level_now(&left_s), LOG_INFO);
     log_level_set(LOG_DEBUG, 3600);
+    log_level_set(LOG_ERROR, 0); /* ends the time of the one before */
+    assert_int_equal(log_level_now(&left_s), LOG_ERROR);
+    assert_int_equal(left_s, 0);
+    log_level_set(LOG_DEBUG, 3600);
     log_setup(LOG_INFO, log_file); /* as a reload of the configuration does */
     assert_false(log_enabled(LOG_DEBUG));
 }

@@ -548,6 +548,18 @@ def test_readyz_says_which_part_hangs(stack, proxies, spawn, part):
     daemon.wait_ready()
 
 
+@pytest.mark.parametrize("part", ["redis", "ledger"])
+def test_readyz_trusts_no_answer_that_is_older_than_a_second(stack, proxies, spawn, part):
+    """The server answers each question within the time-outs, but the probe takes too long."""
+    proxy = proxies(stack.redis.address[1] if part == "redis" else stack.ledger.port)
+    url = "redis_url" if part == "redis" else "mysql_url"
+    daemon = spawn(stack, **{url: proxy.url(getattr(stack, url))})
+    proxy.delay = 0.42  # each way; with the pause between two probes more than a second
+    wait_until(lambda: is_down(daemon, part), f"{part} down in /readyz", timeout=10)
+    proxy.delay = 0
+    daemon.wait_ready()
+
+
 def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load):
     links = [proxies(stack.redis.address[1]), proxies(stack.ledger.port)]
     pair = [spawn(stack, redis_url=links[0].url(stack.redis_url),

@@ -94,6 +94,24 @@ def test_connection_that_is_used_outlives_a_crowd(stack, spawn):
                    pause=0.001)
 
 
+def test_connection_that_was_served_outlives_answers_that_nobody_reads(stack, spawn):
+    daemon = spawn(stack, connections_max=MAX)
+    daemon.reset()
+    unread = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50  # some of them fill the socket
+    with ExitStack() as clients:
+        served = clients.enter_context(connect(daemon))
+        assert ask(served) == 200
+        for _ in range(2 * MAX):
+            sock = clients.enter_context(socket.socket())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.settimeout(30)
+            sock.connect(daemon.address)
+            sock.sendall(unread)
+            sock.recv(1, socket.MSG_PEEK)
+        assert closed(daemon, "room") >= MAX
+        assert ask(served) == 200
+
+
 # A request that has begun has until its deadline.
 UNBEGUN = {name: waster for name, waster in WASTERS.items()
            if not (waster[0].startswith(b"POST")

@@ -10,7 +10,8 @@ import pytest
 
 from harness.audit import audit_after_faults
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
-from harness.proxy import WRITE
+from harness.processes import wait_until
+from harness.proxy import COMMIT, WRITE
 from harness.standstill import Elapsed, timed
 
 DEADLINE_MS = 2000  # more than an order takes on a busy machine whose servers answer
@@ -63,6 +64,20 @@ def test_order_past_its_deadline_is_timed_and_counted_once(slow):
     assert metrics["seckill_order_seconds_count"] == 3
     assert metrics["seckill_order_seconds_sum"] >= 2 * DEADLINE_MS / 1000
     assert audit_after_faults(daemon) == 1
+
+
+def test_order_accepted_after_its_deadline_has_the_id_that_was_told(slow):
+    daemon, ledger = slow
+    assert daemon.order(user_id="early").status == 201
+    go_on = Event()
+    ledger.once(COMMIT, before=lambda link: go_on.wait(30))
+    response = daemon.order(user_id="late")
+    go_on.set()
+    assert_problem(response, 503, "outcome_unknown")
+    path = f"/order/{response.json()['order_id']}"
+    wait_until(lambda: daemon.get(path).status == 200, "the order that was in doubt")
+    assert daemon.get(path).json()["user_id"] == "late"
+    assert audit_after_faults(daemon) == 2
 
 
 def test_calls_are_answered_within_the_deadline(slow):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.audit import audit, audit_after_faults
-from harness.client import assert_problem
+from harness.client import assert_problem, order_bytes, send_many
 from harness.daemon import STEADY
 from harness.processes import wait_until
 from harness.proxy import WRITE, Link
@@ -94,6 +94,18 @@ def test_address_behind_trusted_proxies(stack, spawn):
                           ("2a00:1:0:1::2", 201), ("10.0.0.1", 201), ("10.0.0.1", 429),
                           ("nonsense", 201), ("192.0.2.77, nonsense", 429), ("", 429)]:
         assert forwarded(daemon, list_).status == status, list_
+
+
+def test_address_is_the_proxys_word_whatever_the_client_has_sent(stack, spawn):
+    """Each of the client's headers names another address; the proxy's header comes last."""
+    daemon = spawn(stack, rate_address_per_min=SLOW, rate_address_burst=1,
+                   trusted_proxies="127.0.0.1")
+    daemon.reset("demo", 100, 4)
+    for user, status in (("u1", 201), ("u2", 429), ("u3", 429)):
+        heads = "".join(f"X-Forwarded-For: 198.51.{user[1:]}.{n}\r\n" for n in range(12))
+        line, rest = order_bytes(user_id=user).split(b"\r\n", 1)
+        data = line + b"\r\n" + heads.encode() + b"X-Forwarded-For: 192.0.2.1\r\n" + rest
+        assert [answer.status for answer in send_many(daemon.address, [data])] == [status]
 
 
 def test_refused_by_the_address_does_not_cost_the_user(stack, spawn):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -22,6 +23,9 @@ from harness.processes import free_port, wait_until
 from harness.proxy import WRITE
 from harness.stack import Stack
 from harness.standstill import Elapsed, timed
+
+
+IDLE_GRACE_S = 1  # service/http/loop.c
 
 
 def run(*flags, env=None):
@@ -124,6 +128,21 @@ def test_idle_connection_has_a_grace(daemon):
     assert daemon.wait() == 0
 
 
+def test_drain_waits_for_the_rest_of_a_request(daemon):
+    """It has begun, so it has longer than the grace of an idle connection."""
+    daemon.reset()
+    data = order_bytes()
+    with socket.create_connection(daemon.address, timeout=20) as client:
+        client.sendall(data[:-1])
+        assert daemon.get("/healthz").status == 200  # it has read the beginning by now
+        daemon.signal(signal.SIGTERM)
+        wait_until(lambda: not listens(daemon.address[1]), "nobody is let in any more")
+        time.sleep(1.5 * IDLE_GRACE_S)
+        client.sendall(data[-1:])
+        assert read_response(client).status == 201
+    assert daemon.wait() == 0
+
+
 @pytest.mark.parametrize("second, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_second_signal_ends_it_at_once(stack, proxies, spawn, second, status):
     proxy = proxies(stack.ledger.port)
@@ -207,6 +226,22 @@ def test_drain_out_of_time_leaves_nobody_waiting(stack, proxies, spawn, many_fil
         assert status == 0 and passed.running < 15
         assert {read_to_end(sock)[:12] for sock in early} == {b"HTTP/1.1 503"}
         assert {read_to_end(sock)[:12] for sock in late} <= {b"HTTP/1.1 503", b""}  # b"": not read
+
+
+def test_drain_out_of_time_answers_every_call(stack, proxies, spawn):
+    """Also those that wait behind one that hangs."""
+    ledger = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=ledger.url(stack.mysql_url), drain_ms=500,
+                   mysql_timeout_ms=2000)
+    daemon.reset()
+    ledger.hold()
+    with ThreadPoolExecutor(3) as clients:
+        calls = [clients.submit(daemon.get, "/user/u1/orders") for _ in range(3)]
+        wait_until(lambda: daemon.metric('seckill_call_queue_depth{call="list"}') == len(calls),
+                   "calls under way")
+        daemon.signal(signal.SIGTERM)
+        assert {call.result().answer for call in calls} == {"503 unavailable"}
+    assert daemon.wait() == 0
 
 
 # options
