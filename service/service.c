@@ -31,13 +31,15 @@ static void set_proxies(struct service *service, const char *text)
     atomic_store(&service->proxies, proxies);
 }
 
-/* Takes over the checked configuration's rates and proxies: later requests and batches see them. */
+/* Takes over what other threads read of the checked configuration: later requests and batches see
+ * it. */
 static void take_reloadable(struct service *service, const struct config *config)
 {
     atomic_store(&service->rates.user_per_min, config->rate_user_per_min);
     atomic_store(&service->rates.user_burst, config->rate_user_burst);
     atomic_store(&service->rates.address_per_min, config->rate_address_per_min);
     atomic_store(&service->rates.address_burst, config->rate_address_burst);
+    atomic_store(&service->access_log, config->access_log);
     set_proxies(service, config->trusted_proxies);
 }
 
@@ -129,6 +131,7 @@ static bool is_live(unsigned option)
     case OPTION_log_level:
     case OPTION_log_format:
     case OPTION_log_priority:
+    case OPTION_access_log:
         return true;
     default:
         return false;

@@ -57,8 +57,9 @@ struct service {
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;
-    struct stock_rates rates; /* from config; a reload changes these and `proxies` */
+    struct stock_rates rates; /* from config; a reload changes these, and the two below */
     _Atomic(const struct proxies *) proxies;
+    _Atomic unsigned access_log;
     unsigned connections_max; /* from config, or fewer if descriptors are scarce */
     unsigned operators_max;   /* of admin_listen: OPERATORS_MAX, or fewer likewise */
     struct health *health;    /* health of all servers; set before HTTP starts */

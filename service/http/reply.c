@@ -74,7 +74,7 @@ enum { BYTES_SIZE = 40 };
 
 void access_sample(struct http_thread *thread, struct request *request)
 {
-    unsigned every = thread->service->config.access_log;
+    unsigned every = atomic_load_explicit(&thread->service->access_log, memory_order_relaxed);
     if (every == 0 || ++thread->access.seen < every)
         return;
     thread->access.seen = 0;

@@ -211,6 +211,11 @@ MUTANTS: dict[str, Mutant] = {
         system="process/test_lifecycle.py::"
         "test_sighup_takes_over_rates_proxies_and_the_log_level",
         simulated=NO_PART),
+    "access_log_needs_restart": Mutant(
+        "SIGHUP applies access_log",
+        (("service/service.c", "    case OPTION_access_log:\n", ""),),
+        system="process/test_logs.py::test_the_access_log_follows_the_configuration",
+        simulated=NO_PART),
 
     # ---- background work ----
     "next_holder_starts_within_used_ms": Mutant(

@@ -184,6 +184,21 @@ def test_the_access_log_takes_one_of_many(stack, spawn):
     assert len(events(daemon, "request")) == before + 10
 
 
+def test_the_access_log_follows_the_configuration(stack, spawn, tmp_path):
+    path = tmp_path / "seckill.conf"
+    path.write_text("access_log = 1\n")
+    daemon = spawn(stack, config=path)
+    for text, lines in (("", 0), ("access_log = 1\n", 1)):
+        path.write_text(text)
+        reloads = len(events(daemon, "reloaded"))
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: len(events(daemon, "reloaded")) > reloads, "the configuration")
+        before = len(events(daemon, "request"))
+        daemon.get("/nothing")
+        assert len(events(daemon, "request")) == before + lines
+    assert events(daemon, "option_needs_restart") == []
+
+
 def test_the_access_log_tells_the_client_behind_a_proxy(stack, spawn):
     daemon = spawn(stack, access_log=1, trusted_proxies="127.0.0.0/8")
     daemon.request("GET", "/nothing", headers={"X-Forwarded-For": "192.0.2.7"})
