@@ -285,6 +285,22 @@ static void test_next_time_is_not_before_any_id(void **state)
     assert_true(order_ids_next_ms(&ids) > time_of(last));
 }
 
+/* A holder gives its number back in mid-ms, and the clock stands still or steps back. */
+static void test_next_holder_makes_greater_ids(void **state)
+{
+    (void)state;
+    for (unsigned used = 1; used <= ORDER_ID_RESERVE_MAX; used++) {
+        uint64_t now = START_MS;
+        struct order_ids former, next;
+        init(&former, 1, &now);
+        uint64_t last = reserve(&former, used) + used - 1;
+        now -= used % 2;
+        order_ids_init(&next, read_clock, &now, 0);
+        lease(&next, 1, order_ids_next_ms(&former), ORDER_ID_LAST_MS);
+        assert_true(next_id(&next) > last);
+    }
+}
+
 enum { THREADS = 4, RESERVES = 2000 };
 
 struct worker {
@@ -440,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_lease_begins_behind_the_ids_of_the_last_holder),
         cmocka_unit_test(test_another_node_goes_on_with_greater_ids),
         cmocka_unit_test(test_next_time_is_not_before_any_id),
+        cmocka_unit_test(test_next_holder_makes_greater_ids),
         cmocka_unit_test(test_clock_beyond_the_last_time_makes_no_ids),
         cmocka_unit_test(test_threads_never_share_an_id),
         cmocka_unit_test(test_text_round_trip),

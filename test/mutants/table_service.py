@@ -223,7 +223,7 @@ MUTANTS: dict[str, Mutant] = {
         (("service/request/order_id.c",
           "uint64_t next_ms = (ids->next + SEQUENCE_MASK) >> ORDER_ID_SEQUENCE_BITS;",
           "uint64_t next_ms = ids->next >> ORDER_ID_SEQUENCE_BITS;"),),
-        unit="test_order_id/test_next_time_is_not_before_any_id",
+        unit="test_order_id/test_next_holder_makes_greater_ids",
         simulated=NO_PART),
     "failed_expirer_stays_elected": Mutant(
         "a daemon that cannot reach the ledger lets another one expire orders",
