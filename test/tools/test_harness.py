@@ -3,11 +3,14 @@
 import http.client
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from chaos.clients import Client
+from chaos.record import Record
 from harness import audit, client
-from harness.processes import ROOT
+from harness.processes import ROOT, HarnessError
 
 TAKE_PORTS = """
 from harness import processes
@@ -44,3 +47,27 @@ def test_audit_judges_whatever_stands_in_redis(available, state):
     row = {"segment": 0, "round": 1, "capacity": 5, "sold": 1, "fence": 9}
     cached = {"available": available, "round": "1", "open": "", "settled": "9"}
     assert audit.segment_state(row, cached) == state
+
+
+@pytest.fixture
+def late(stack, proxies, spawn):
+    """A daemon whose ledger hangs, and which answers later than its options seem to say."""
+    ledger = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=ledger.url(stack.mysql_url), deadline_ms=2500)
+    daemon.reset()
+    daemon.options = {**daemon.options, "deadline_ms": 500}
+    ledger.hold()
+    yield daemon
+    ledger.resume()
+
+
+def test_late_answer_is_told_by_every_client(late, load):
+    with pytest.raises(HarnessError, match="its bound is 0.5 s"):
+        late.order()
+    with pytest.raises(AssertionError, match="the bound of orders is 0.5 s"):
+        load(late, connections=2, seconds=4).wait()
+    record = Record()
+    buyer = Client(SimpleNamespace(daemons=[late]), record, "buyer")
+    buyer.order(0, "demo", "u1", 1, "k1")
+    buyer.close()
+    assert [what for _, _, _, what in record.lates] == ["POST /order"]
