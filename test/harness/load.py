@@ -24,7 +24,7 @@ class Load:
         self.prefix = Path(directory) / f"load-{time.monotonic_ns()}"
         self.seconds = seconds
         self.daemon = daemon
-        self.output = None
+        self.output = self.process = None
         script = {"prefix": self.prefix, "skus": ",".join(skus), "qty_min": qty[0],
                   "qty_max": qty[1], "stop_after": stop_after, "delay_ms": delay_ms,
                   "users": users}
@@ -33,6 +33,8 @@ class Load:
                      *(f"{name}={value}" for name, value in script.items())]
 
     def __enter__(self):
+        if self.process:  # of a fixture, which will end it, too
+            return self
         self.watch, self.began = standstill.watch(), time.monotonic()
         self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *self.argv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
