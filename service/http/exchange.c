@@ -332,11 +332,8 @@ static void send_on(struct http_thread *thread, struct request *request)
     bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
     assert(moved); /* no worker knows it yet */
     enum call_kind kind = request->http.route->kind;
-    bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
-    int64_t bound_ms = call_bound_ms(&thread->service->config, locks);
     move_phase(request, PHASE_IN_FLIGHT);
-    request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
-    request->order.until_ns = request->http.until_ns; /* read for orders only */
+    request_set_deadline(request, &thread->service->config, kind);
     request->queue_next = NULL;
     thread->in_flight++;
     if (kind != CALL_ORDER) {

@@ -307,50 +307,16 @@ enum MHD_Result reply_answer(struct http_connection *connection, struct request 
     return reply_text(connection, request, answer, false);
 }
 
-/* Tells why no order worker took the order in time: too many waited before it, or, if none was
- * decided since it came, Redis or the ledger hangs. */
-static enum problem why_untaken(const struct service *service, const struct request *request)
-{
-    assert(request->http.route->kind == CALL_ORDER);
-    bool carried = atomic_load(&service->sold_ns) > request->http.complete_ns;
-    metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
-    return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
-}
-
-/* Returns WITHDRAWN: no worker has taken it, or will: it was certainly not carried out; TIMED_OUT:
- * its worker carries it through; DONE: its worker has just done so. Loops because an order worker
- * may put the request back into the queue between the two attempts. */
-static enum request_state withdraw(struct request *request)
-{
-    do {
-        if (request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN))
-            return REQUEST_WITHDRAWN;
-        if (request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT))
-            return REQUEST_TIMED_OUT;
-    } while (atomic_load(&request->state) == REQUEST_QUEUED);
-    return REQUEST_DONE;
-}
-
-/* A worker may be writing to the request now, so this reads only atomic members and those that no
- * longer change. libmicrohttpd copies the text: an answer made here ends with the function, and the
- * request's own belongs to the worker. */
+/* libmicrohttpd copies the text: an answer made here ends with the function, and the request's own
+ * belongs to the worker. */
 enum MHD_Result reply_expired(struct http_connection *connection, struct request *request)
 {
     assert(request->http.phase == PHASE_ABANDONED);
-    enum request_state state = withdraw(request);
-    bool order = request->http.route->kind == CALL_ORDER;
-    if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))
-        return reply_problem(connection, request,
-                             order ? why_untaken(connection->thread->service, request)
-                                   : PROBLEM_UNAVAILABLE);
-    if (!order)
-        return reply_problem(connection, request, PROBLEM_OUTCOME_UNKNOWN);
-    /* An unknown outcome is never reported as a failure: the client gets the id to ask later. */
-    struct answer answer = {.text = NULL};
-    if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
-        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
-    answer_unknown_outcome(&answer, atomic_load(&request->published_id));
-    return reply_text(connection, request, &answer, true);
+    struct answer answer;
+    request_answer_late(request, request->http.route->kind,
+                        atomic_load(&connection->thread->service->sold_ns), &answer);
+    return answer.problem != PROBLEM_NONE ? reply_problem(connection, request, answer.problem)
+                                          : reply_text(connection, request, &answer, true);
 }
 
 /* Discards received bytes: closing with unread input resets the connection, and the client loses

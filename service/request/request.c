@@ -1,11 +1,13 @@
-/* The table of a request's states, and its way back to its HTTP thread. */
+/* The table of a request's states, its way back to its HTTP thread, and its deadline. */
 #include "service/request/request.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "service/config/options.h"
+#include "service/metrics/metrics.h"
 
 bool request_move(struct request *request, enum request_state from, enum request_state to)
 {
@@ -61,6 +63,61 @@ void request_return_all(struct request **requests, size_t count)
         give_back(home, list);
         count = kept;
     }
+}
+
+/* ---- the deadline ---- */
+
+void request_set_deadline(struct request *request, const struct config *config, enum call_kind kind)
+{
+    bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
+    int64_t bound_ms = call_bound_ms(config, locks);
+    request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
+    request->order.until_ns = request->http.until_ns; /* read for orders only */
+}
+
+/* Tells why no order worker took the order in time: too many waited before it, or, if none was
+ * decided since it came, Redis or the ledger hangs. */
+static enum problem why_untaken(const struct request *request, int64_t sold_ns)
+{
+    bool carried = sold_ns > request->http.complete_ns;
+    metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
+    return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
+}
+
+/* Returns WITHDRAWN: no worker has taken it, or will: it was certainly not carried out; TIMED_OUT:
+ * its worker carries it through; DONE: its worker has just done so. Loops because an order worker
+ * may put the request back into the queue between the two attempts. */
+static enum request_state withdraw(struct request *request)
+{
+    do {
+        if (request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN))
+            return REQUEST_WITHDRAWN;
+        if (request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT))
+            return REQUEST_TIMED_OUT;
+    } while (atomic_load(&request->state) == REQUEST_QUEUED);
+    return REQUEST_DONE;
+}
+
+/* A worker may be writing to the request now, so this reads only atomic members and those that no
+ * longer change. */
+void request_answer_late(struct request *request, enum call_kind kind, int64_t sold_ns,
+                         struct answer *answer_out)
+{
+    enum request_state state = withdraw(request);
+    bool order = kind == CALL_ORDER;
+    *answer_out = (struct answer){.problem = PROBLEM_NONE};
+    if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes)) {
+        answer_problem(answer_out, order ? why_untaken(request, sold_ns) : PROBLEM_UNAVAILABLE);
+        return;
+    }
+    if (!order) {
+        answer_problem(answer_out, PROBLEM_OUTCOME_UNKNOWN);
+        return;
+    }
+    /* An unknown outcome is never reported as a failure: the client gets the id to ask later. */
+    if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
+        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
+    answer_unknown_outcome(answer_out, atomic_load(&request->published_id));
 }
 
 /* ---- kinds of calls ---- */

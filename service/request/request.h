@@ -192,4 +192,15 @@ void request_home_wake(const struct request_home *home);
  * array. Any thread, until the HTTP threads are closed. */
 void request_return_all(struct request **requests, size_t count);
 
+/* Sets how long the HTTP thread waits for the answer to a request of this kind; see call_bound_ms.
+ * Call it before the request is queued. HTTP thread. */
+void request_set_deadline(struct request *request, const struct config *config,
+                          enum call_kind kind);
+
+/* Writes what the client of a request in flight is told when its deadline has come. The request
+ * itself comes back later, when nobody waits for it any more. `sold_ns`: when an order worker last
+ * completed a batch (monotonic). HTTP thread. */
+void request_answer_late(struct request *request, enum call_kind kind, int64_t sold_ns,
+                         struct answer *answer_out);
+
 #endif
