@@ -20,6 +20,7 @@ MODEL(ledger_connection);
 MODEL(ledger_sale_find);
 MODEL(ledger_sales_find);
 MODEL(ledger_segments);
+MODEL(ledger_stock_find);
 MODEL(ledger_keys_find);
 MODEL(ledger_orders_find);
 MODEL(ledger_quotas_find);
@@ -829,14 +830,38 @@ static void call_confirm(void)
             model_ledger_confirm(model, model_ledger_connection(model)));
 }
 
+static void write_stock(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                        size_t count, void *context)
+{
+    char *text = context;
+    size_t used = strlen(text);
+    used += (size_t)snprintf(text + used, TEXT_SIZE - used, "%s %u %u %u %u %u\n", sale->sku,
+                             sale->round, sale->total, sale->sold, sale->settings.version,
+                             sale->settings.per_user_limit);
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, TEXT_SIZE - used, "%u %u %u\n", rows[i].segment,
+                                 rows[i].capacity, rows[i].sold);
+}
+
+static void call_stock(void)
+{
+    size_t first = below(3), count = 1 + below((uint32_t)(3 - first));
+    begin("stock");
+    real_text[0] = model_text[0] = '\0';
+    compare(ledger_stock_find(real, skus + first, count, false, write_stock, real_text),
+            model_ledger_stock_find(model, skus + first, count, false, write_stock, model_text));
+    if (strcmp(real_text, model_text) != 0)
+        fail_msg("%s: the server has %s, the model %s", call_text, real_text, model_text);
+}
+
 static const struct {
     void (*call)(void);
     uint32_t weight;
 } calls[] = {
-    {call_commit, 30},  {call_reset, 5},  {call_round, 4},   {call_resolve, 3},
-    {call_recover, 3},  {call_orders, 3}, {call_pay, 5},     {call_return, 10},
-    {call_keys, 3},     {call_quotas, 3}, {call_due, 3},     {call_restock, 4},
-    {call_settings, 6}, {call_count, 8},  {call_confirm, 1}, {call_retire, 2},
+    {call_commit, 30}, {call_reset, 5},   {call_round, 4},    {call_resolve, 3}, {call_recover, 3},
+    {call_orders, 3},  {call_pay, 5},     {call_return, 10},  {call_keys, 3},    {call_quotas, 3},
+    {call_due, 3},     {call_restock, 4}, {call_settings, 6}, {call_count, 8},   {call_confirm, 1},
+    {call_retire, 2},  {call_stock, 3},
 };
 
 static void call_any(void)

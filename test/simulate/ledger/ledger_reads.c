@@ -89,6 +89,39 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
     return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
 }
 
+struct stock_question {
+    const char *const *skus;
+    size_t count;
+    ledger_stock_visit *visit;
+    void *context;
+};
+
+static enum db_result find_stock(struct ledger *ledger, void *context)
+{
+    const struct stock_question *question = context;
+    struct ledger_segment segments[LEDGER_SEGMENTS_MAX];
+    for (size_t i = 0; i < question->count; i++) {
+        struct ledger_sale sale;
+        struct sale_question of_sale = {&question->skus[i], 1, &sale};
+        struct segments_question of_segments = {question->skus[i], segments, 0};
+        find_sales(ledger, &of_sale);
+        find_segments(ledger, &of_segments);
+        if (sale.round > 0)
+            question->visit(&sale, segments, of_segments.count, question->context);
+    }
+    return DB_OK;
+}
+
+/* Rows that make no sense are not simulated. */
+enum ledger_result ledger_stock_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     bool as_it_is, ledger_stock_visit *visit, void *context)
+{
+    (void)as_it_is;
+    struct stock_question question = {skus, count, visit, context};
+    enum ledger_result result = session_read(ledger, find_stock, &question, false);
+    return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
 /* ---- orders ---- */
 
 struct records_question {
