@@ -283,27 +283,33 @@ $(recorder) $(BUILD)/test/shifted_clock.so:
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARNINGS) $(CPPFLAGS) -O2 -fPIC -shared -o $@ $<
 
-# --- The simulation: stock/ and the scripts over simulated servers in one process -----------------
+# --- The simulation: stock/, the scripts and the daemon's workers, in one process ------------------
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c test/simulate/*/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
-                 $(addprefix base/,clock.c fault.c identifier.c text.c url.c) \
+                 $(addprefix base/,clock.c config_file.c fault.c identifier.c text.c url.c) \
                  lock/redis/pipeline.c \
+                 $(filter-out service/request/test_% service/request/unescape.c,$(wildcard service/request/*.c)) \
+                 $(addprefix service/workers/,workers.c orders.c calls.c expiry.c invalidation.c prepare.c) \
+                 $(addprefix service/calls/,call.c fields.c order.c order_state.c stock.c sale_settings.c) \
+                 $(addprefix service/,service.c drain.c node.c synced_clock.c metrics/metrics.c) \
+                 $(addprefix service/,config/address.c config/tokens.c live/admin_actions.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,orders/ledger_status.c ledger/ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup
-simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail
+simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail stock_sell \
+                 pthread_cond_timedwait pthread_cond_signal pthread_cond_broadcast prctl getrandom write
 
 $(call object,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
 
 simulate_parts := $(call object,$(simulate_src) $(simulate_real))
 
-# What stock/ uses and the simulation does not have, it does not call: a call names what is absent.
+# What these use and the simulation does not have, they do not call: a call names what is absent.
 $(BUILD)/test/simulate/absent.c: $(simulate_parts)
 	$(Q)$(LD) -r -o $(@:.c=.part) $^
 	$(Q){ $(call made_of,what is missing for the simulation); \
 	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
-	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|db|ledger|lock|redis|script|seclock)_/ { \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|config|db|ledger|lock|redis|script|seclock|supervise|value)_/ { \
 	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
 	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
 
@@ -312,7 +318,7 @@ $(BUILD)/test/simulate/absent.o: $(BUILD)/test/simulate/absent.c
 
 $(BUILD)/simulate: $(simulate_parts) $(BUILD)/test/simulate/absent.o
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(simulate_wrap:%=-Wl$(comma)--wrap=%) -o $@ $^ $(shell pkg-config --libs lua5.1)
+	$(Q)$(LINK) $(simulate_wrap:%=-Wl$(comma)--wrap=%) -o $@ $^ $(shell pkg-config --libs lua5.1 jansson)
 
 # The simulated ledger beside the real one: its functions get names of their own. What it allocates
 # lies in the arena, as in the simulation: it leaves most of that to be taken back at once.

@@ -1,6 +1,7 @@
 /* Runs schedules, one seed after the other, until one breaks a promise; tells the story of it.
  *
- * usage: simulate [--seeds N] [--from N] [--jobs N] [--quiet] [--calm] [--seed N [--whole]]
+ * usage: simulate [--seeds N] [--from N] [--jobs N] [--quiet] [--calm] [--daemons]
+ *                 [--seed N [--whole]]
  *
  * Several jobs share the seeds. Every ten seconds a line says how far they are, and from which seed
  * a run that is killed can go on. SIGINT and SIGTERM end a run early, with its summary. */
@@ -27,7 +28,8 @@ enum { JOBS_MAX = 64, PROGRESS_S = 10, POLL_MS = 50 };
 struct options {
     uint64_t from, seeds;
     long jobs;
-    bool one, whole, quiet, calm;
+    bool one, whole, quiet;
+    struct mask mask; /* of every schedule */
 };
 
 /* Shared by the jobs. */
@@ -50,9 +52,9 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static int tell(uint64_t seed, bool whole, bool calm)
+static int tell(const struct options *options, uint64_t seed, bool whole)
 {
-    struct mask mask = {.calm = calm};
+    struct mask mask = options->mask;
     if (!whole && world_run(seed, &mask))
         shrink(seed, &mask);
     story_told = true;
@@ -75,7 +77,7 @@ static void note_broken(struct progress *progress, uint64_t seed)
 
 static void work(struct progress *progress, const struct options *options, long job)
 {
-    const struct mask mask = {.calm = options->calm};
+    const struct mask mask = options->mask;
     while (!progress->stop) {
         uint64_t seed = now_at = options->from + progress->next++;
         progress->at[job] = seed;
@@ -195,7 +197,7 @@ static int search(const struct options *options)
     say_summary(progress, options, seconds() - start, good);
     if (progress->broken == 0)
         return good && !interrupted ? 0 : 1;
-    return tell(progress->broken - 1, false, options->calm);
+    return tell(options, progress->broken - 1, false);
 }
 
 static void on_abort(int signal_number)
@@ -219,10 +221,15 @@ static uint64_t number(const char *text)
 int main(int argc, char **argv)
 {
     static const struct option names[] = {
-        {"seeds", required_argument, NULL, 'n'}, {"from", required_argument, NULL, 'f'},
-        {"jobs", required_argument, NULL, 'j'},  {"seed", required_argument, NULL, 's'},
-        {"whole", no_argument, NULL, 'w'},       {"quiet", no_argument, NULL, 'q'},
-        {"calm", no_argument, NULL, 'c'},        {0},
+        {"seeds", required_argument, NULL, 'n'},
+        {"from", required_argument, NULL, 'f'},
+        {"jobs", required_argument, NULL, 'j'},
+        {"seed", required_argument, NULL, 's'},
+        {"whole", no_argument, NULL, 'w'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"calm", no_argument, NULL, 'c'},
+        {"daemons", no_argument, NULL, 'd'},
+        {0},
     };
     struct options options = {.from = 1, .seeds = 20000, .jobs = sysconf(_SC_NPROCESSORS_ONLN)};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -237,7 +244,9 @@ int main(int argc, char **argv)
         else if (option == 'w')
             options.whole = true;
         else if (option == 'c')
-            options.calm = true;
+            options.mask.calm = true;
+        else if (option == 'd')
+            options.mask.daemons = true;
         else if (option == 'q')
             options.quiet = true;
         else
@@ -251,5 +260,5 @@ int main(int argc, char **argv)
     signal(SIGSEGV, on_abort);
     setvbuf(stdout, NULL, _IOLBF, 0);
     redis_lua_open();
-    return options.one ? tell(options.from, options.whole, options.calm) : search(&options);
+    return options.one ? tell(&options, options.from, options.whole) : search(&options);
 }

@@ -25,7 +25,12 @@ enum {
     GRACE_MS = 60,
     SETTINGS_MS = 110 /* for so long a process trusts the settings that it read */,
     GRACE_FAULTS_MS = 6000,
-    WAITS_MS_MAX = 1300 /* of a batch: at the most four waits of 300 ms for rows */
+    WAITS_MS_MAX = 1300 /* of a batch: at the most four waits of 300 ms for rows */,
+    GRACE_DAEMON_MS = 2100 /* it remembers for a second, and refuses for one more while it asks */,
+    SLEEP_MS_MAX = 1250,
+    SETTINGS_DAEMON_MS = 1010,
+    HEARD_MS = 2 /* after which a daemon has taken in what it has heard */,
+    LEFTS_MAX = 512
 };
 
 /* A status that was answered as final. */
@@ -55,6 +60,12 @@ struct watched {
     int64_t settings_ns; /* when the round or the settings last changed */
     int64_t absent_ns;   /* when there last was no sale */
     uint32_t round, settings_version;
+    int64_t heard_ns[PROCESSES_MAX]; /* when a daemon last heard of a change of it */
+    struct left {
+        int64_t since_ns;
+        uint32_t round, left;
+    } lefts[LEFTS_MAX]; /* the last ones, in a ring; a round of 0: there was no sale */
+    size_t left_count;
 };
 
 static struct {
@@ -82,6 +93,9 @@ void promise_begin(void)
         to->restocks.count = to->resets.count = 0;
         to->left = to->round = to->settings_version = 0;
         to->settings_ns = INT64_MIN / 2;
+        to->left_count = 0;
+        for (size_t i = 0; i < PROCESSES_MAX; i++)
+            to->heard_ns[i] = INT64_MIN / 2;
         to->absent_ns = loop_now_ns();
         for (size_t i = 0; i < QTY_MAX; i++)
             to->short_ns[i] = loop_now_ns();
@@ -301,6 +315,10 @@ static void check_sale(const char *sku)
     for (uint32_t qty = 0; qty < QTY_MAX; qty++)
         if (before < qty || to->left < qty)
             to->short_ns[qty] = loop_now_ns();
+    struct left left = {loop_now_ns(), sale ? sale->sale.round : 0, to->left};
+    const struct left *last = &to->lefts[(to->left_count - 1) % LEFTS_MAX];
+    if (to->left_count == 0 || last->round != left.round || last->left != left.left)
+        to->lefts[to->left_count++ % LEFTS_MAX] = left;
 }
 
 /* After a loss of what was not on the disk this compares as well. */
@@ -405,6 +423,7 @@ struct given *promise_give(const struct stock_order *order)
                             .since_ns = loop_now_ns(),
                             .until_ns = order->until_ns,
                             .created_ms = order->created_ms};
+    given->process = task_current()->process;
     strcpy(given->sku, order->sku);
     strcpy(given->user_id, order->user_id);
     strcpy(given->key, order->key);
@@ -451,6 +470,11 @@ static void check_replayed(const struct given *given, uint64_t order_id)
                       (unsigned long long)order_id);
 }
 
+void promise_replayed(const struct given *given, uint64_t order_id)
+{
+    check_replayed(given, order_id);
+}
+
 static bool is_same(const struct row *order, const struct given *given)
 {
     return order->was.order.qty == given->qty && strcmp(order->was.sku, given->sku) == 0;
@@ -465,7 +489,7 @@ static void check_reused(const struct given *given)
 }
 
 /* A repeat is not refused when its first try was accepted before the repeat came. */
-static void check_refused(const struct given *given)
+void promise_refused(const struct given *given)
 {
     const struct row *key = row_of_key(given->user_id, given->key);
     if (given->key[0] == '\0' || !key || !key->was.there || !key->on_disk ||
@@ -482,18 +506,71 @@ static void check_refused(const struct given *given)
 static int64_t grace_ns(void)
 {
     const uint32_t *struck;
-    return (chance_struck(&struck) > 0 ? GRACE_FAULTS_MS : GRACE_MS) * LOOP_MS;
+    int64_t faults_ms = scene.daemons ? GRACE_DAEMON_MS : GRACE_FAULTS_MS;
+    return (chance_struck(&struck) > 0 ? faults_ms : GRACE_MS) * LOOP_MS;
+}
+
+void promise_heard(const struct process *process, const char *message)
+{
+    for (int i = 0; i < scene.sales; i++)
+        if (!message || message[0] == SCENE_SKU(i)[0])
+            now.sales[i].heard_ns[process->number] = loop_now_ns();
+}
+
+/* True when the daemon had heard of a change after that time, and taken it in, before `since_ns`:
+ * what it knew before must not count any more. */
+static bool has_heard(const struct process *process, const char *sku, int64_t changed_ns,
+                      int64_t since_ns)
+{
+    int64_t heard_ns = watched(sku)->heard_ns[process->number];
+    int64_t awake_ns = process->asleep_until_ns;
+    return process->listens && heard_ns > changed_ns &&
+           (heard_ns > awake_ns ? heard_ns : awake_ns) + HEARD_MS * LOOP_MS < since_ns;
+}
+
+void promise_sold_out(const char *sku, uint32_t qty, int64_t since_ns,
+                      const struct process *process)
+{
+    uint32_t left = promise_left(sku);
+    const int64_t *short_ns = watched(sku)->short_ns;
+    if (scene.counters || left < qty || qty >= QTY_MAX)
+        return;
+    int64_t ms = (loop_now_ns() - short_ns[qty]) / LOOP_MS;
+    int64_t grace = grace_ns();
+    if (process->asleep_until_ns > short_ns[qty]) /* between the ledger's answer and its note */
+        grace += SLEEP_MS_MAX * LOOP_MS;
+    if (short_ns[qty] + grace < since_ns)
+        promise_break("an order for %u was sold out, and the ledger had %u for %lld ms", qty, left,
+                      (long long)ms);
+    else if (has_heard(process, sku, short_ns[qty], since_ns))
+        promise_break("an order for %u was sold out, and the ledger had %u for %lld ms, which the "
+                      "daemon had heard of",
+                      qty, left, (long long)ms);
 }
 
 /* Sold out is said only when the ledger had too few units, then or a moment before. */
 static void check_sold_out(const struct given *given)
 {
-    uint32_t left = promise_left(given->sku);
-    const int64_t *short_ns = watched(given->sku)->short_ns;
-    if (!scene.counters && left >= given->qty && given->qty < QTY_MAX &&
-        short_ns[given->qty] + grace_ns() < given->since_ns)
-        promise_break("an order for %u was sold out, and the ledger had %u for %lld ms", given->qty,
-                      left, (long long)((loop_now_ns() - short_ns[given->qty]) / LOOP_MS));
+    promise_sold_out(given->sku, given->qty, given->since_ns, given->process);
+}
+
+/* The ledger had so many units left at some time since. */
+void promise_stock(const char *sku, uint32_t round, uint32_t left, int64_t since_ns,
+                   const struct process *process)
+{
+    const struct watched *of = watched(sku);
+    check_sale(sku); /* a server that has died may have lost the last change */
+    if (process->asleep_until_ns > since_ns)
+        since_ns = INT64_MIN; /* it slept with what it knew */
+    for (size_t i = of->left_count; i > 0 && i + LEFTS_MAX > of->left_count; i--) {
+        const struct left *then = &of->lefts[(i - 1) % LEFTS_MAX];
+        if (then->round == round && then->left == left)
+            return;
+        if (then->since_ns < since_ns)
+            break;
+    }
+    promise_break("the stock of %s was told as %u in round %u, which it was not for a while", sku,
+                  left, round);
 }
 
 /* All units that a user had in a round at any time, and so no fewer than at any one time. */
@@ -508,13 +585,22 @@ static uint32_t units_ever(const char *user_id, const struct version *sale)
     return units;
 }
 
+/* True while settings count that were replaced not long ago. */
+static bool is_settling(const char *sku, int64_t since_ns, const struct process *process)
+{
+    int64_t trust_ms = scene.daemons ? SETTINGS_DAEMON_MS : SETTINGS_MS;
+    int64_t changed_ns = watched(sku)->settings_ns;
+    return changed_ns + trust_ms * LOOP_MS >= since_ns &&
+           !has_heard(process, sku, changed_ns, since_ns);
+}
+
 /* Orders that a crash of the server has lost may have counted. */
 static void check_limit(const struct given *given)
 {
     const struct version *sale = sale_now(given->sku);
     if (chance_struck_kind(FAULT_LEDGER_CRASH))
         return;
-    if (!sale || watched(given->sku)->settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
+    if (!sale || is_settling(given->sku, given->since_ns, given->process))
         return;
     uint32_t limit = sale->sale.settings.per_user_limit;
     uint32_t units = units_ever(given->user_id, sale);
@@ -557,13 +643,25 @@ static void check_closed(const struct given *given, enum stock_outcome outcome)
 {
     const struct version *sale = sale_now(given->sku);
     int64_t at_ms = 0;
-    if (!sale || watched(given->sku)->settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
+    if (!sale || is_settling(given->sku, given->since_ns, given->process))
         return;
     struct ledger_settings in_force = sale->sale.settings;
     in_force.counting = count_seen(sale->sku, sale->sale.round, NULL) != NULL;
     if (stock_window_check(&in_force, given->created_ms, &at_ms) == STOCK_OPEN)
         promise_break("order %llu was refused as %s, and the sale was open",
                       (unsigned long long)given->order_id, outcome_name(outcome));
+}
+
+/* Likewise, by a daemon whose clock is not known here: the sale has no window at all. */
+void promise_closed(const char *sku, int64_t since_ns, const struct process *process)
+{
+    const struct version *sale = sale_now(sku);
+    if (!sale || is_settling(sku, since_ns, process))
+        return;
+    const struct ledger_settings *settings = &sale->sale.settings;
+    if (!settings->paused && settings->starts_ms == 0 && settings->ends_ms == 0 &&
+        !count_seen(sale->sku, sale->sale.round, NULL))
+        promise_break("an order of %s was refused at once as if it was closed", sku);
 }
 
 /* There was no sale, then or a moment before. */
@@ -617,7 +715,7 @@ void promise_answer(struct given *given, const struct stock_order *order)
     if (order->outcome == STOCK_KEY_REUSED)
         check_reused(given);
     if (stock_outcome_refused(order->outcome))
-        check_refused(given);
+        promise_refused(given);
     if (order->outcome == STOCK_SOLD_OUT)
         check_sold_out(given);
     if (order->outcome == STOCK_LIMIT)
@@ -665,6 +763,13 @@ void promise_state(const struct stock_status_change *change, const char *wanted)
     state->order_id = change->record.order_id;
     snprintf(state->status, sizeof state->status, "%s", status);
     check_state(state);
+}
+
+void promise_unknown(uint64_t order_id, int64_t since_ns)
+{
+    const struct row *row = row_on_disk(order_id);
+    if (row && row->committed_ns < since_ns)
+        promise_break("order %llu is told as unknown, and is there", (unsigned long long)order_id);
 }
 
 /* The operator asks for one thing at a time. One who dies leaves it in doubt. */

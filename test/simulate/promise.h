@@ -8,13 +8,15 @@
 
 #include "stock/stock.h"
 
+struct process;
 struct stock_status_change;
 
-enum { GIVEN_MAX = 4096, VIOLATION_SIZE = 256 };
+enum { GIVEN_MAX = 16384, VIOLATION_SIZE = 256 };
 
 /* An order that was given to stock_sell under one id, and what became of it. */
 struct given {
     uint64_t order_id;
+    const struct process *process; /* whose worker has it */
     char sku[4], user_id[16], key[16];
     uint32_t qty;
     int64_t since_ns, created_ms;
@@ -32,6 +34,24 @@ void promise_break(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Notes an order before it is sold, and the answer to it. */
 struct given *promise_give(const struct stock_order *order);
 void promise_answer(struct given *given, const struct stock_order *order);
+
+/* Checks further answers of daemons: a replay of that order; a refusal of it, by its sku, user,
+ * key, qty and since_ns; what was refused from memory, or as closed, asked for at `since_ns`; and
+ * units told as left, at some time since then. */
+void promise_replayed(const struct given *given, uint64_t order_id);
+void promise_refused(const struct given *given);
+void promise_sold_out(const char *sku, uint32_t qty, int64_t since_ns,
+                      const struct process *process);
+void promise_closed(const char *sku, int64_t since_ns, const struct process *process);
+void promise_stock(const char *sku, uint32_t round, uint32_t left, int64_t since_ns,
+                   const struct process *process);
+
+/* Checks that an order, looked for since that time, is told as unknown. */
+void promise_unknown(uint64_t order_id, int64_t since_ns);
+
+/* Notes that a daemon has heard of a change by that message of the channel; NULL: it has forgotten
+ * all sales. */
+void promise_heard(const struct process *process, const char *message);
 
 /* The i-th order given; NULL: there are no more. */
 const struct given *promise_given(size_t i);

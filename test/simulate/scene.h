@@ -18,6 +18,7 @@ struct scene {
     bool locked;         /* by segment_lock, without which an order may be refused in vain */
     bool counters;       /* units under way are missing from them, and leak with their process */
     bool guarded;        /* by a guard lock */
+    bool daemons;        /* by whole daemons, not by order workers alone */
     uint32_t rate_burst; /* of orders of one user; 0: no limit */
 };
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMAND_SIZE = 4096, SEEDS = 700, REPEATED = 7 };
+enum { COMMAND_SIZE = 4096, SEEDS = 700, DAEMON_SEEDS = 300, REPEATED = 7 };
 
 static char program[COMMAND_SIZE / 2]; /* simulate, beside the folder of the tests */
 
@@ -32,11 +32,11 @@ static int run(const char *arguments, char *output, size_t size)
     return pclose(pipe);
 }
 
-static void run_seeds(const char *with)
+static void run_seeds(int seeds, const char *with)
 {
     static char output[1 << 18];
     char arguments[64];
-    snprintf(arguments, sizeof arguments, "--jobs 1 --seeds %d %s", SEEDS, with);
+    snprintf(arguments, sizeof arguments, "--jobs 1 --seeds %d %s", seeds, with);
     if (run(arguments, output, sizeof output) != 0)
         fail_msg("%s", output);
 }
@@ -44,21 +44,32 @@ static void run_seeds(const char *with)
 static void schedules_without_faults_keep_every_promise(void **state)
 {
     (void)state;
-    run_seeds("--calm");
+    run_seeds(SEEDS, "--calm");
 }
 
 static void the_first_schedules_keep_every_promise(void **state)
 {
     (void)state;
-    run_seeds("");
+    run_seeds(SEEDS, "");
 }
 
-static void a_seed_repeats_exactly(void **state)
+static void whole_daemons_without_faults_keep_every_promise(void **state)
+{
+    (void)state;
+    run_seeds(DAEMON_SEEDS, "--daemons --calm");
+}
+
+static void whole_daemons_keep_every_promise(void **state)
+{
+    (void)state;
+    run_seeds(DAEMON_SEEDS, "--daemons");
+}
+
+static void check_repeats(const char *with)
 {
     static char first[1 << 20], second[1 << 20];
     char arguments[64];
-    (void)state;
-    snprintf(arguments, sizeof arguments, "--whole --seed %d", REPEATED);
+    snprintf(arguments, sizeof arguments, "--whole --seed %d %s", REPEATED, with);
     int status = run(arguments, first, sizeof first);
     assert_int_equal(status, 0);
     assert_int_equal(run(arguments, second, sizeof second), 0);
@@ -66,12 +77,27 @@ static void a_seed_repeats_exactly(void **state)
     assert_string_equal(first, second);
 }
 
+static void a_seed_repeats_exactly(void **state)
+{
+    (void)state;
+    check_repeats("");
+}
+
+static void a_seed_with_whole_daemons_repeats_exactly(void **state)
+{
+    (void)state;
+    check_repeats("--daemons");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_without_faults_keep_every_promise),
         cmocka_unit_test(the_first_schedules_keep_every_promise),
+        cmocka_unit_test(whole_daemons_without_faults_keep_every_promise),
+        cmocka_unit_test(whole_daemons_keep_every_promise),
         cmocka_unit_test(a_seed_repeats_exactly),
+        cmocka_unit_test(a_seed_with_whole_daemons_repeats_exactly),
     };
     (void)argc;
     snprintf(program, sizeof program, "%s/../simulate", dirname(argv[0]));

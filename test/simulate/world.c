@@ -12,9 +12,12 @@
 #include "stock/stock_core.h"
 #include "test/simulate/machine/arena.h"
 #include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/daemon/daemon.h"
 #include "test/simulate/promise.h"
+#include "test/simulate/promise_request.h"
 #include "test/simulate/servers/redis_server.h"
 #include "test/simulate/servers/seam_lock.h"
+#include "test/simulate/servers/seam_redis.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 
@@ -25,14 +28,21 @@ enum {
     RESTART_MS_MAX = 1500,
     CALLERS_MAX = 2,
     RATE_PER_MIN = 3000,
+    DAEMONS_PART = 4, /* one of so many schedules has whole daemons */
+    DAEMON_EVENTS_MAX = 200000,
+    STOPPING_MS = 600, /* of a daemon, besides its drain: a batch and a turn of its workers */
 };
 
 struct world world;
 static struct stock_rates rates;
 
+static void revive_later(struct process *process);
+
+/* An order whose client was answered at its deadline may still be with a worker. */
 static bool is_over(void)
 {
-    return promise_broken() != NULL || tasks_alive() == 0;
+    return promise_broken() != NULL ||
+           (tasks_alive() == 0 && (!world.settling || daemon_requests() == 0));
 }
 
 struct stock *world_stock(struct chance *chance)
@@ -87,13 +97,34 @@ static void plan_ways(struct chance *chance)
     atomic_store(&rates.user_per_min, RATE_PER_MIN);
 }
 
-static void plan(uint64_t seed)
+/* A daemon's deadline, queue and drain are short beside the service's usual ones, so that a
+ * schedule reaches their ends. */
+static void plan_daemons(struct chance *chance, const struct mask *mask)
 {
-    (void)seed;
-    struct chance chance = chance_stream(1), ways = chance_stream(4);
+    static const unsigned deadlines_ms[] = {1000, 400, 120}, places[] = {64, 8, 3};
+    scene.daemons = chance_below(chance, DAEMONS_PART) == 0 || (mask && mask->daemons);
+    daemon_plan = (struct daemon_plan){
+        .deadline_ms = deadlines_ms[chance_below(chance, 3)],
+        .queue_max = places[chance_below(chance, 3)],
+        .order_workers = 1 + chance_below(chance, 2),
+        .max_batch = chance_below(chance, 2) == 0 ? STOCK_BATCH_MAX : 1 + chance_below(chance, 4),
+        .lame_duck_ms = chance_below(chance, 2) * 40,
+        .drain_ms = chance_below(chance, 2) * chance_below(chance, 300),
+        .rate_per_min = scene.rate_burst > 0 ? RATE_PER_MIN : 0,
+        .stops = chance_below(chance, 2) == 0,
+        .ended = revive_later,
+    };
+    if (scene.daemons)
+        tally("whole daemons");
+}
+
+static void plan(const struct mask *mask)
+{
+    struct chance chance = chance_stream(1), ways = chance_stream(4), daemons = chance_stream(5);
     world = (struct world){.order_id = 1000};
     scene = (struct scene){.sales = 1};
     plan_ways(&ways);
+    plan_daemons(&daemons, mask);
     world.segments = 1 + chance_below(&chance, 4);
     world.total = world.segments + chance_below(&chance, 16);
     world.processes = 1 + (int)chance_below(&chance, 3);
@@ -144,8 +175,14 @@ static void set_up(void *argument)
     }
 }
 
-/* The tasks of a process: its share of the workers, one for calls, and one for the operator. */
-static void start_tasks(struct process *process)
+/* Which process makes the calls of that number, and those of the operator. Beside daemons it is a
+ * process of its own, as if it was a daemon that only carries calls. */
+static bool makes_calls(const struct process *process, int number)
+{
+    return process->number == (scene.daemons ? world.processes : number);
+}
+
+static void start_workers(struct process *process)
 {
     char name[TASK_NAME_SIZE];
     for (int i = 0; i < world.workers; i++) {
@@ -155,12 +192,33 @@ static void start_tasks(struct process *process)
         task_start(process, name, actor_orders, (void *)(intptr_t)i,
                    (int64_t)chance_delay(2000) * 1000);
     }
-    if (process->number < CALLERS_MAX) {
-        snprintf(name, sizeof name, "calls %d", process->number);
-        task_start(process, name, actor_calls, (void *)(intptr_t)process->number,
+}
+
+static void start_daemon(struct process *process)
+{
+    char name[TASK_NAME_SIZE];
+    daemon_start(process, !world.settling);
+    snprintf(name, sizeof name, "%d clients", process->number);
+    if (!world.settling)
+        task_start(process, name, actor_clients, process, (int64_t)(1 + chance_delay(3)) * LOOP_MS);
+}
+
+/* The tasks of a process: its share of the workers, one for calls, and one for the operator. */
+static void start_tasks(struct process *process)
+{
+    char name[TASK_NAME_SIZE];
+    if (process->listens)
+        start_daemon(process);
+    else if (!scene.daemons && !world.settling)
+        start_workers(process);
+    for (int i = 0; i < CALLERS_MAX && !world.settling; i++) {
+        if (!makes_calls(process, i))
+            continue;
+        snprintf(name, sizeof name, "calls %d", i);
+        task_start(process, name, actor_calls, (void *)(intptr_t)i,
                    (int64_t)chance_delay(4000) * 1000);
     }
-    if (process->number == 0)
+    if (makes_calls(process, 0) && !world.settling)
         task_start(process, "admin", actor_admin, NULL, (int64_t)chance_delay(8000) * 1000);
 }
 
@@ -169,18 +227,22 @@ static void revive(void *argument, uint32_t tag)
 {
     struct process *process = argument;
     (void)tag;
-    if (!process->alive) {
+    if (!process->alive && !world.ending) {
         story("        process %d starts", process->number);
         process_start(process);
-        if (!world.settling)
-            start_tasks(process);
+        start_tasks(process);
     }
+}
+
+static void revive_later(struct process *process)
+{
+    loop_at(loop_now_ns() + (int64_t)(1 + chance_effect(RESTART_MS_MAX)) * LOOP_MS, revive, process,
+            0);
 }
 
 static void on_death(struct task *task)
 {
-    loop_at(loop_now_ns() + (int64_t)(1 + chance_effect(RESTART_MS_MAX)) * LOOP_MS, revive,
-            task->process, 0);
+    revive_later(task->process);
 }
 
 static int64_t time_ns(void)
@@ -203,19 +265,30 @@ static void begin(uint64_t seed, const struct mask *mask)
     redis_server_begin();
     ledger_server_begin();
     seam_lock_begin();
+    seam_redis_begin();
+    daemon_begin();
+    plan(mask);
     promise_begin();
-    plan(seed);
+    promise_requests_begin();
     if (!noticed)
         loop_on_death(on_death);
     noticed = true;
-    for (int i = 0; i < world.processes; i++)
-        process_start(process_make(i));
+    for (int i = 0; i < world.processes + scene.daemons; i++) {
+        struct process *process = process_make(i);
+        process_start(process);
+        process->listens = i < world.processes && scene.daemons;
+    }
+}
+
+static uint32_t events_max(void)
+{
+    return scene.daemons ? DAEMON_EVENTS_MAX : EVENTS_MAX;
 }
 
 static void run(int64_t ms, const char *what)
 {
-    bool bounded = loop_run(loop_now_ns() + ms * LOOP_MS, EVENTS_MAX, is_over);
-    if (!bounded || tasks_alive() > 0)
+    bool bounded = loop_run(loop_now_ns() + ms * LOOP_MS, events_max(), is_over);
+    if (!bounded || !is_over())
         promise_break("%s", what);
 }
 
@@ -226,37 +299,71 @@ static void settle(void)
     story("---- no fault from here on ----");
     chance_calm();
     world.settling = true;
+    daemon_end_rates();
     atomic_store(&rates.user_per_min, 0); /* how long one waits for a rate is no matter of faults */
     run(SETTLING_MS, "a call does not end although no fault strikes any more");
     for (size_t i = 0; (process = process_at(i)); i++)
         revive(process, 0);
 }
 
-const char *world_run(uint64_t seed, const struct mask *mask)
+/* The process that closes the sales: beside daemons, the one that makes the calls. */
+static struct process *closing_process(void)
 {
-    begin(seed, mask);
-    story("---- %u units in %u segments, %d processes, %d workers, limit %u, to pay within %u s, "
-          "%d sales, %s%s, burst %u ----",
-          world.total, world.segments, world.processes, world.workers, world.per_user_limit,
-          world.pay_within_s, scene.sales, scene.strategy, scene.guarded ? " and a guard lock" : "",
-          scene.rate_burst);
+    struct chance chance = chance_stream(3);
+    uint32_t any = chance_below(&chance, (uint32_t)world.processes);
+    return process_at(scene.daemons ? (size_t)world.processes : any);
+}
+
+static bool is_all_over(void)
+{
+    return promise_broken() != NULL || tasks_lasting() == 0;
+}
+
+/* The daemons end as by a signal, at once when they have answered what is under way. */
+static void end_daemons(void)
+{
+    int64_t ms = daemon_plan.lame_duck_ms + daemon_plan.drain_ms + STOPPING_MS;
+    int64_t awake_ns = loop_now_ns();
+    for (size_t i = 0; process_at(i); i++)
+        if (process_at(i)->asleep_until_ns > awake_ns)
+            awake_ns = process_at(i)->asleep_until_ns;
+    world.ending = true;
+    daemon_stop_all();
+    loop_run(awake_ns + ms * LOOP_MS, events_max(), is_all_over);
+    if (tasks_lasting() > 0)
+        promise_break("a daemon does not end although no fault strikes any more");
+}
+
+static void run_parts(void)
+{
     chance_arm(false);
-    task_start(process_at(0), "set up", set_up, NULL, 0);
+    task_start(closing_process(), "set up", set_up, NULL, 0);
     run(1000, "the sale is not created");
     chance_arm(true);
     for (size_t i = 0; process_at(i); i++)
         start_tasks(process_at(i));
     if (!promise_broken())
-        loop_run(loop_now_ns() + ACTING_MS * LOOP_MS, EVENTS_MAX, is_over);
+        loop_run(loop_now_ns() + ACTING_MS * LOOP_MS, events_max(), is_over);
     if (!promise_broken())
         settle();
     if (!promise_broken()) {
-        struct chance chance = chance_stream(3);
-        struct process *process = process_at(chance_below(&chance, (uint32_t)world.processes));
-        task_start(process, "closing", actor_closing, NULL, 0);
+        task_start(closing_process(), "closing", actor_closing, NULL, 0);
         run(SETTLING_MS, "what is left is not sold within the bound");
     }
     if (!promise_broken())
+        end_daemons();
+    if (!promise_broken())
         promise_end();
+}
+
+const char *world_run(uint64_t seed, const struct mask *mask)
+{
+    begin(seed, mask);
+    story("---- %u units in %u segments, %d processes, %d workers, limit %u, to pay within %u s, "
+          "%d sales, %s%s, burst %u%s ----",
+          world.total, world.segments, world.processes, world.workers, world.per_user_limit,
+          world.pay_within_s, scene.sales, scene.strategy, scene.guarded ? " and a guard lock" : "",
+          scene.rate_burst, scene.daemons ? ", whole daemons" : "");
+    run_parts();
     return promise_broken();
 }

@@ -14,6 +14,7 @@ struct world {
     uint32_t segments, total; /* of the first sale */
     uint32_t per_user_limit, pay_within_s;
     int processes, workers;
+    bool ending;   /* daemons end, and start no more */
     bool settling; /* no fault strikes any more, and no actor begins anything new */
     uint64_t order_id;
     uint32_t restock_keys, reset_keys;
@@ -44,9 +45,10 @@ void world_leave_stock(struct stock *stock);
 struct stock *world_veteran(struct chance *chance);
 
 /* The actors, as bodies of tasks. Each takes a number of steps, and ends. */
-void actor_orders(void *argument); /* the worker's number */
-void actor_calls(void *argument);  /* pay, cancel, expire */
-void actor_admin(void *argument);  /* restock, settings, reset, reconcile, retire */
+void actor_orders(void *argument);  /* the worker's number */
+void actor_calls(void *argument);   /* pay, cancel, expire */
+void actor_clients(void *argument); /* the process of their daemon */
+void actor_admin(void *argument);   /* restock, settings, reset, reconcile, retire */
 
 /* After the last fault, for each sale: opens it, ends what is overdue, sells what is left at once,
  * and finds it sold out. */

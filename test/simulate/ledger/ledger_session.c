@@ -23,7 +23,7 @@ enum {
     HELD_TRIES_MAX = 8,
     RUN_TRIES_MAX = 5,
     WAITERS_MAX = 64,
-    SESSIONS_MAX = 256,
+    SESSIONS_MAX = 1024,
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
     LATE_MS_MAX = 1500,
@@ -509,6 +509,17 @@ void ledger_close(struct ledger **ledger)
 uint64_t ledger_connection(const struct ledger *ledger)
 {
     return ledger->connects;
+}
+
+struct db_stats ledger_stats(const struct ledger *ledger)
+{
+    return (struct db_stats){.connects = ledger->connects};
+}
+
+const char *ledger_place(const struct ledger *ledger)
+{
+    (void)ledger;
+    return "ledger";
 }
 
 struct fault *ledger_fault(struct ledger *ledger)

@@ -14,7 +14,7 @@
 #include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
 
-enum { NAME_MAX_SIZE = 16, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
+enum { NAME_MAX_SIZE = 24, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
 
 enum table {
     TABLE_SALE,

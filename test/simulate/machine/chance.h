@@ -42,7 +42,8 @@
     X(RENEWAL_LOST, "a lease is not renewed", 100)                                                 \
     X(GUARD_LOST, "a request for a guard lock is lost", 20)                                        \
     X(GUARD_ANSWER_LOST, "an answer about a guard lock is lost", 20)                               \
-    X(GUARD_EMPTY, "the server of guard locks forgets them", 30)
+    X(GUARD_EMPTY, "the server of guard locks forgets them", 30)                                   \
+    X(SUBSCRIPTION_CUT, "a subscription ends, and its client learns of it later", 150)
 
 #define FAULT_ENUM(name, text, rate) FAULT_##name,
 enum fault_kind { FAULTS(FAULT_ENUM) FAULT_COUNT };
@@ -52,7 +53,8 @@ enum { FAULTS_MAX = 24 /* that strike in one schedule */, MASK_MAX = 256 };
 
 /* The faults and steps, by number, that a shrunk schedule leaves out. */
 struct mask {
-    bool calm; /* all faults */
+    bool calm;    /* leaves out all faults */
+    bool daemons; /* whole daemons sell in every schedule */
     size_t fault_count, step_count;
     uint32_t faults[MASK_MAX], steps[MASK_MAX];
 };

@@ -22,7 +22,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { COROUTINES_MAX = 64, STACK_SIZE = 1 << 20, GUARD_SIZE = 1 << 12 };
+enum { COROUTINES_MAX = 128, STACK_SIZE = 1 << 20, GUARD_SIZE = 1 << 12 };
 
 struct coroutine {
     void (*body)(void *argument);

@@ -30,6 +30,8 @@ static struct {
     size_t process_count;
     struct task tasks[TASKS_MAX];
     struct task *present;
+    size_t alive, lasting;
+    uint64_t signals; /* waits for them so far */
     void (*notices[NOTICES_MAX])(struct task *task);
     size_t notice_count;
 } loop;
@@ -97,7 +99,8 @@ void loop_begin(void)
             coroutine_free(loop.tasks[i].coroutine);
     memset(loop.tasks, 0, sizeof loop.tasks);
     loop.count = loop.process_count = 0;
-    loop.events = 0;
+    loop.events = loop.signals = 0;
+    loop.alive = loop.lasting = 0;
     loop.now_ns = LOOP_START_NS;
     loop.present = NULL;
 }
@@ -117,15 +120,38 @@ struct task *task_current(void)
 
 size_t tasks_alive(void)
 {
-    size_t alive = 0;
-    for (size_t i = 0; i < TASKS_MAX; i++)
-        alive += loop.tasks[i].used && !loop.tasks[i].ended && !loop.tasks[i].doomed;
-    return alive;
+    return loop.alive;
+}
+
+size_t tasks_lasting(void)
+{
+    return loop.lasting;
+}
+
+static void count(struct task *task)
+{
+    task->counted = true;
+    *(task->lasting ? &loop.lasting : &loop.alive) += 1;
+}
+
+static void uncount(struct task *task)
+{
+    if (task->counted)
+        *(task->lasting ? &loop.lasting : &loop.alive) -= 1;
+    task->counted = false;
+}
+
+void task_last(struct task *task)
+{
+    uncount(task);
+    task->lasting = true;
+    count(task);
 }
 
 /* Its coroutine is not the present one. */
 static void bury(struct task *task)
 {
+    uncount(task);
     task->ended = true;
     task->tag++;
     if (task->coroutine)
@@ -177,7 +203,7 @@ static void resume(void *argument, uint32_t tag)
         run_task(task);
         return;
     }
-    if (task->process->asleep_until_ns <= loop.now_ns && is_befallen(task))
+    if (!task->spared && task->process->asleep_until_ns <= loop.now_ns && is_befallen(task))
         return;
     if (task->process->asleep_until_ns > loop.now_ns)
         loop_at(task->process->asleep_until_ns, resume, task, tag);
@@ -203,6 +229,8 @@ struct task *task_start(struct process *process, const char *name, void (*run)(v
     *task = (struct task){
         .process = process, .body = run, .argument = argument, .used = true, .tag = task->tag + 1};
     snprintf(task->name, sizeof task->name, "%s", name);
+    task->lasting = loop.present && loop.present->lasting;
+    count(task);
     task->coroutine = coroutine_make(body, task);
     loop_at(loop.now_ns + delay_ns, resume, task, task->tag);
     return task;
@@ -220,7 +248,8 @@ static bool await(int64_t until_ns, bool at_server)
         return false;
     task->woken = false;
     task->at_server = at_server;
-    loop_at(until_ns, resume, task, task->tag);
+    if (until_ns != LOOP_FOREVER)
+        loop_at(until_ns, resume, task, task->tag);
     coroutine_yield();
     task->at_server = false;
     return task->woken;
@@ -252,6 +281,37 @@ void task_wake(struct task *task, uint32_t tag)
         return;
     task->woken = true;
     loop_at(loop.now_ns, resume, task, tag);
+}
+
+bool task_await_signal(const void *signal, int64_t until_ns)
+{
+    struct task *task = loop.present;
+    assert(task);
+    task->signal = signal;
+    task->since = loop.signals++;
+    bool woken = await(until_ns, false);
+    task->signal = NULL;
+    return woken;
+}
+
+static struct task *first_waiting(const void *signal)
+{
+    struct task *first = NULL;
+    for (size_t i = 0; i < TASKS_MAX; i++) {
+        struct task *task = &loop.tasks[i];
+        if (task->used && task->signal == signal && (!first || task->since < first->since))
+            first = task;
+    }
+    return first;
+}
+
+void task_signal(const void *signal, bool all)
+{
+    struct task *task = signal ? first_waiting(signal) : NULL;
+    for (; task; task = all ? first_waiting(signal) : NULL) {
+        task->signal = NULL;
+        task_wake(task, task->tag);
+    }
 }
 
 /* ---- processes ---- */
@@ -287,6 +347,7 @@ void process_die(struct process *process)
         struct task *task = &loop.tasks[i];
         if (!task->used || task->process != process || task->doomed)
             continue;
+        uncount(task);
         task->doomed = true;
         if (task != loop.present && (!task->at_server || chance_effect(2) == 0))
             kill_task(task);

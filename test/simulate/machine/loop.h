@@ -14,7 +14,9 @@
 #define LOOP_WALL_NS INT64_C(1790000000000000000) /* since 1970, at LOOP_START_NS */
 #define LOOP_MS INT64_C(1000000)
 
-enum { PROCESSES_MAX = 4, TASKS_MAX = 48, TASK_NAME_SIZE = 24 };
+enum { PROCESSES_MAX = 4, TASKS_MAX = 96, TASK_NAME_SIZE = 24 };
+
+#define LOOP_FOREVER INT64_MAX
 
 struct sale_cache;
 
@@ -25,6 +27,7 @@ struct process {
     int64_t asleep_until_ns;
     int64_t wall_step_ns; /* how wrong its wall clock is */
     struct sale_cache *cache;
+    bool listens; /* to the channel of changes by itself, as a daemon; else messages just come */
 };
 
 struct task {
@@ -33,10 +36,15 @@ struct task {
     void (*body)(void *argument);
     void *argument;
     struct coroutine *coroutine;
-    uint32_t tag;   /* of the wake-up that it waits for: any other one is out of date */
-    bool woken;     /* by task_wake, not by time */
-    bool at_server; /* it stands for its request, which goes on although the process dies */
-    bool doomed;    /* its process is dead: it ends when it would be at home again */
+    uint32_t tag;       /* of the wake-up that it waits for: any other one is out of date */
+    bool woken;         /* by task_wake, not by time */
+    bool at_server;     /* it stands for its request, which goes on although the process dies */
+    bool doomed;        /* its process is dead: it ends when it would be at home again */
+    bool lasting;       /* a daemon's: the schedule does not wait for its end */
+    bool spared;        /* no fault of its process begins when it continues */
+    bool counted;       /* among the living */
+    const void *signal; /* that it waits for; NULL: none */
+    uint64_t since;     /* orders the waiting ones */
     bool ended;
     bool used;
 };
@@ -70,7 +78,12 @@ void process_sleep(struct process *process, int64_t ns);
 struct task *task_start(struct process *process, const char *name, void (*body)(void *argument),
                         void *argument, int64_t delay_ns);
 struct task *task_current(void);
+
+/* The tasks that the schedule waits for, and all others: task_last moves the present task to
+ * those, and with it whatever it starts. */
 size_t tasks_alive(void);
+size_t tasks_lasting(void);
+void task_last(struct task *task);
 
 /* The present task waits: at home, where it notices that its process sleeps or dies; or on the way
  * to and at a server, where it does not. Without a task nothing waits. */
@@ -82,6 +95,11 @@ uint32_t task_waits(void);
 bool task_await(int64_t until_ns);
 bool task_await_at_server(int64_t until_ns);
 void task_wake(struct task *task, uint32_t tag);
+
+/* Waits for task_signal with that address, or until that time. True: signalled. A signal wakes the
+ * task that has waited longest, or all; it is lost when none waits; NULL signals nobody. */
+bool task_await_signal(const void *signal, int64_t until_ns);
+void task_signal(const void *signal, bool all);
 
 /* Called for each task that ends before its time, so that owners close what it has open. */
 void loop_on_death(void (*notice)(struct task *task));

@@ -19,12 +19,17 @@ enum {
     TRIP_US_MAX = 300, /* of a message, one way */
     LATE_MS_MIN = 100,
     STEP_MS_MAX = 2000, /* of the clock: a lease may last so much longer, twice */
+    SUBSCRIPTIONS_MAX = 256,
+    LATE_NEWS_MS_MAX = 500,
+    CUT_MS_MAX = 4000, /* before the client of a cut connection notices */
 };
 
 static struct {
     uint32_t epoch;
     uint64_t known; /* scripts, one bit each */
     int64_t clock_step_us;
+    struct redis_subscription *subscriptions[SUBSCRIPTIONS_MAX];
+    size_t subscription_count;
 } server;
 
 static int64_t trip_ns(void)
@@ -114,6 +119,93 @@ static void guard_end(size_t call, const char *const *keys, size_t count, const 
         promise_break("%s was changed by %s, which does not hold its lock", keys[1], token);
 }
 
+/* ---- subscriptions ---- */
+
+struct redis_subscription *redis_server_subscription(struct redis_message *message, uint32_t epoch)
+{
+    struct redis_subscription *subscription = calloc(1, sizeof *subscription);
+    subscription->process = task_current()->process;
+    subscription->incarnation = subscription->process->incarnation;
+    subscription->epoch = epoch;
+    subscription->end = &subscription->first;
+    message->subscription = subscription;
+    return subscription;
+}
+
+/* The client has forgotten all sales when it continues. */
+void redis_server_subscribed(struct redis_subscription *subscription)
+{
+    promise_heard(subscription->process, NULL);
+}
+
+void redis_server_unsubscribe(struct redis_subscription *subscription)
+{
+    subscription->left = true;
+    subscription->there = false;
+}
+
+static void subscribe(struct redis_subscription *subscription)
+{
+    size_t i = 0;
+    while (i < server.subscription_count && server.subscriptions[i]->there)
+        i++;
+    assert(i < SUBSCRIPTIONS_MAX);
+    server.subscriptions[i] = subscription;
+    server.subscription_count += i == server.subscription_count;
+    subscription->there = !subscription->left;
+}
+
+static void see_end(void *argument, uint32_t tag)
+{
+    struct redis_subscription *subscription = argument;
+    (void)tag;
+    subscription->closed = true;
+    task_signal(subscription->signal, true);
+}
+
+static void end_subscription(struct redis_subscription *subscription, int64_t delay_ns)
+{
+    subscription->there = false;
+    loop_at(loop_now_ns() + delay_ns, see_end, subscription, 0);
+}
+
+struct delivery {
+    struct redis_subscription *to;
+    struct redis_news *news;
+};
+
+static void hear(void *argument, uint32_t tag)
+{
+    struct delivery *delivery = argument;
+    struct redis_subscription *to = delivery->to;
+    (void)tag;
+    if (to->left || !to->process->alive || to->process->incarnation != to->incarnation)
+        return;
+    if (!to->first)
+        to->end = &to->first;
+    *to->end = delivery->news;
+    to->end = &delivery->news->next;
+    promise_heard(to->process, delivery->news->message);
+    task_signal(to->signal, true);
+}
+
+static void send_news(struct redis_subscription *to, const char *text)
+{
+    if (chance_strikes(FAULT_SUBSCRIPTION_CUT)) {
+        end_subscription(to, (int64_t)chance_effect(CUT_MS_MAX) * LOOP_MS);
+        return;
+    }
+    struct delivery *delivery = calloc(1, sizeof *delivery);
+    delivery->to = to;
+    delivery->news = calloc(1, sizeof *delivery->news);
+    strcpy(delivery->news->message, text);
+    int64_t at_ns = loop_now_ns() + trip_ns();
+    if (chance_strikes(FAULT_MESSAGE_LATE))
+        at_ns += (int64_t)chance_effect(LATE_NEWS_MS_MAX) * LOOP_MS;
+    to->arrives_ns = at_ns > to->arrives_ns ? at_ns : to->arrives_ns;
+    loop_at(to->arrives_ns, hear, delivery, 0);
+}
+
 /* ---- commands ---- */
 
 static redisReply *run_script(const struct redis_words *words)
@@ -139,13 +231,15 @@ static redisReply *run_script(const struct redis_words *words)
     return reply;
 }
 
-static redisReply *run_command(const struct redis_words *words)
+static redisReply *run_command(const struct redis_message *message, const struct redis_words *words)
 {
     const char *name = words->text[0];
     if (strncmp(name, "EVAL", 4) == 0)
         return run_script(words);
     if (strcmp(name, "PUBLISH") == 0)
         redis_server_publish(words->text[1], words->text[2]);
+    else if (strcmp(name, "SUBSCRIBE") == 0)
+        subscribe(message->subscription);
     else
         assert(strcmp(name, "PING") == 0);
     return redis_reply_text(REDIS_REPLY_STATUS, "OK");
@@ -188,6 +282,9 @@ static void restart(void)
 {
     server.epoch++;
     server.known = 0;
+    for (size_t i = 0; i < server.subscription_count; i++)
+        if (server.subscriptions[i]->there)
+            end_subscription(server.subscriptions[i], trip_ns());
 }
 
 /* Lets faults strike the server when a message arrives. */
@@ -241,8 +338,8 @@ static void arrive(void *argument, uint32_t tag)
     if (until - message->done > 1 && chance_strikes(FAULT_REDIS_SPLIT))
         until = message->done + 1 + chance_effect((uint32_t)(until - message->done - 1));
     for (; message->done < until; message->done++) {
-        const struct redis_words *words = &message->commands[message->done];
-        message->replies[message->done] = run_command(words);
+        const struct redis_words *words = message->commands[message->done];
+        message->replies[message->done] = run_command(message, words);
         tell(message, words, message->replies[message->done]);
         promise_redis();
     }
@@ -295,15 +392,18 @@ void redis_server_publish(const char *channel, const char *text)
 {
     (void)channel;
     struct process *process = NULL;
+    for (size_t i = 0; i < server.subscription_count; i++)
+        if (server.subscriptions[i]->there)
+            send_news(server.subscriptions[i], text);
     for (size_t i = 0; (process = process_at(i)); i++) {
-        if (!process->alive)
+        if (!process->alive || process->listens)
             continue;
         struct news *news = calloc(1, sizeof *news);
         news->process = process;
         snprintf(news->message, sizeof news->message, "%s", text);
         int64_t delay_ns = trip_ns();
         if (chance_strikes(FAULT_MESSAGE_LATE))
-            delay_ns += (int64_t)chance_effect(500) * LOOP_MS;
+            delay_ns += (int64_t)chance_effect(LATE_NEWS_MS_MAX) * LOOP_MS;
         loop_at(loop_now_ns() + delay_ns, deliver, news, process->incarnation);
     }
 }

@@ -19,6 +19,7 @@
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/machine/loop.h"
 #include "test/simulate/servers/seam_lock.h"
+#include "test/simulate/servers/seam_redis.h"
 #include "test/simulate/story.h"
 
 enum { POLL_MS = 5, GUARDS_MAX = 16, TRIP_US_MAX = 300 };
@@ -138,6 +139,7 @@ static void release(struct seclock_client *client, struct seclock_handle *handle
     script_text(&call, "1");
     script_run(client->redis, &call, 1);
     handle->state = SECLOCK_STATE_RELEASED;
+    handle->renews = false;
 }
 
 /* ---- guard locks ---- */
@@ -200,64 +202,6 @@ static void release_guard(struct seclock_handle *handle)
     task_sleep(trip_ns());
 }
 
-/* ---- one lock, as clients of the library take it ---- */
-
-static struct seclock_handle *make_handle(struct seclock_client *client,
-                                          const struct seclock_request *request,
-                                          const struct lock_driver *driver)
-{
-    struct seclock_handle *handle = calloc(1, sizeof *handle);
-    handle->core = &client->core;
-    handle->driver = driver;
-    handle->self = client;
-    handle->now_ns = clock_now_ns;
-    handle->lease_ms = client->lease_ms;
-    strcpy(handle->name, request->name);
-    lock_random_text(handle->request);
-    return handle;
-}
-
-enum seclock_result seclock_acquire(struct seclock_client *client,
-                                    const struct seclock_request *request,
-                                    struct seclock_handle **handle_out)
-{
-    bool plain = request->kind == SECLOCK_KIND_SIMPLE;
-    struct seclock_handle *handle = make_handle(client, request, plain ? &simple : &guarding);
-    assert(request->fixed_lease); /* nobody renews it */
-    int64_t until_ns = clock_now_ns() + request->wait_ms * CLOCK_NS_PER_MS;
-    enum seclock_result result =
-        plain ? acquire_until(client, handle, until_ns) : acquire_guard(client, handle);
-    bool kept = result == SECLOCK_OK || result == SECLOCK_UNKNOWN;
-    if (result == SECLOCK_UNKNOWN)
-        handle->state = SECLOCK_STATE_UNKNOWN;
-    *handle_out = kept ? handle : NULL;
-    return result;
-}
-
-enum seclock_result seclock_release(struct seclock_handle *handle)
-{
-    if (handle->driver == &guarding)
-        release_guard(handle);
-    else
-        release(handle->self, handle);
-    return SECLOCK_OK;
-}
-
-void seclock_free(struct seclock_handle **handle)
-{
-    *handle = NULL;
-}
-
-const char *seclock_name(const struct seclock_handle *handle)
-{
-    return handle->name;
-}
-
-uint64_t seclock_fence(const struct seclock_handle *handle)
-{
-    return handle->fence;
-}
-
 /* ---- the watchdog ---- */
 
 struct renewal {
@@ -296,6 +240,69 @@ static void watch(struct seclock_client *client, struct seclock_handle *handle)
     *renewal = (struct renewal){client, handle, task->process, task->process->incarnation};
     handle->renews = true;
     loop_at(loop_now_ns() + handle->lease_ms * LOOP_MS / 3, renew, renewal, 0);
+}
+
+/* ---- one lock, as clients of the library take it ---- */
+
+static struct seclock_handle *make_handle(struct seclock_client *client,
+                                          const struct seclock_request *request,
+                                          const struct lock_driver *driver)
+{
+    struct seclock_handle *handle = calloc(1, sizeof *handle);
+    handle->core = &client->core;
+    handle->driver = driver;
+    handle->self = client;
+    handle->now_ns = clock_now_ns;
+    handle->lease_ms = client->lease_ms;
+    strcpy(handle->name, request->name);
+    lock_random_text(handle->request);
+    return handle;
+}
+
+enum seclock_result seclock_acquire(struct seclock_client *client,
+                                    const struct seclock_request *request,
+                                    struct seclock_handle **handle_out)
+{
+    bool plain = request->kind == SECLOCK_KIND_SIMPLE;
+    struct seclock_handle *handle = make_handle(client, request, plain ? &simple : &guarding);
+    int64_t until_ns = clock_now_ns() + request->wait_ms * CLOCK_NS_PER_MS;
+    enum seclock_result result =
+        plain ? acquire_until(client, handle, until_ns) : acquire_guard(client, handle);
+    bool kept = result == SECLOCK_OK || result == SECLOCK_UNKNOWN;
+    if (result == SECLOCK_TIMEOUT && request->wait_ms == 0)
+        result = SECLOCK_BUSY;
+    if (result == SECLOCK_UNKNOWN)
+        handle->state = SECLOCK_STATE_UNKNOWN;
+    if (result == SECLOCK_OK && !request->fixed_lease)
+        watch(client, handle);
+    *handle_out = kept ? handle : NULL;
+    return result;
+}
+
+enum seclock_result seclock_release(struct seclock_handle *handle)
+{
+    if (handle->driver == &guarding)
+        release_guard(handle);
+    else
+        release(handle->self, handle);
+    return SECLOCK_OK;
+}
+
+void seclock_free(struct seclock_handle **handle)
+{
+    if (*handle)
+        (*handle)->renews = false;
+    *handle = NULL;
+}
+
+const char *seclock_name(const struct seclock_handle *handle)
+{
+    return handle->name;
+}
+
+uint64_t seclock_fence(const struct seclock_handle *handle)
+{
+    return handle->fence;
 }
 
 /* ---- several locks ---- */

@@ -12,9 +12,9 @@
 #include "lua/script.h"
 #include "test/simulate/machine/loop.h"
 #include "test/simulate/servers/redis_server.h"
-#include "test/simulate/servers/seam_lock.h"
+#include "test/simulate/servers/seam_redis.h"
 
-enum { BACKOFF_MS_MIN = 20, BACKOFF_MS_MAX = 1000, CONNECT_NS = 200000 };
+enum { BACKOFF_MS_MIN = 20, BACKOFF_MS_MAX = 1000, CONNECT_NS = 200000, FDS_MAX = 256 };
 
 struct redis {
     bool connected;
@@ -28,7 +28,19 @@ struct redis {
     struct redis_message *out; /* queued; NULL: nothing is */
     struct redis_message *in;  /* sent; its replies are due from `next` on */
     size_t next;
+    struct redis_subscription *subscription; /* NULL: none */
+    struct redis_news *read;                 /* from its socket, and not asked for yet */
+    int fd;                                  /* of a subscribed connection */
 };
+
+/* The connections that have subscribed, by descriptor. */
+static struct redis *subscribed[FDS_MAX];
+static int fd_count;
+
+void seam_redis_begin(void)
+{
+    fd_count = 0;
+}
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -63,6 +75,10 @@ void redis_drop(struct redis *redis)
     redis->connected = false;
     redis->scripts_seen = 0;
     redis->out = redis->in = NULL;
+    if (redis->subscription)
+        redis_server_unsubscribe(redis->subscription);
+    redis->subscription = NULL;
+    redis->read = NULL;
 }
 
 static void disconnect(struct redis *redis, const char *why)
@@ -84,6 +100,12 @@ enum redis_result redis_connect(struct redis *redis)
     redis->epoch = redis_server_epoch();
     redis->stats.connects++;
     return REDIS_ANSWERED;
+}
+
+const char *redis_place(const struct redis *redis)
+{
+    (void)redis;
+    return "redis";
 }
 
 bool redis_connected(const struct redis *redis)
@@ -147,7 +169,8 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
                  task_current() ? task_current()->name : "nobody");
     }
     assert(redis->out->count < MESSAGE_COMMANDS_MAX);
-    struct redis_words *words = &redis->out->commands[redis->out->count++];
+    struct redis_words *words = malloc(sizeof *words + (size_t)argc * sizeof *words->text);
+    redis->out->commands[redis->out->count++] = words;
     words->count = argc;
     for (int i = 0; i < argc; i++) /* the text of a script is long, and stays where it is */
         words->text[i] = i == 1 && strcmp(argv[0], "EVAL") == 0
@@ -212,6 +235,68 @@ enum redis_result redis_publish(struct redis *redis, const char *channel, const 
 {
     const char *argv[] = {"PUBLISH", channel, message};
     return command(redis, 3, argv);
+}
+
+/* ---- subscriptions ---- */
+
+enum redis_result redis_subscribe(struct redis *redis, const char *channel)
+{
+    const char *argv[] = {"SUBSCRIBE", channel};
+    redis_drop(redis);
+    if (redis_connect(redis) != REDIS_ANSWERED)
+        return REDIS_FAILED;
+    if (redis->fd == 0) {
+        assert(fd_count < FDS_MAX);
+        redis->fd = ++fd_count;
+    }
+    subscribed[redis->fd - 1] = redis;
+    redis_append(redis, 2, argv, NULL);
+    redis->subscription = redis_server_subscription(redis->out, redis->epoch);
+    if (!redis_receive(redis))
+        return REDIS_UNKNOWN;
+    redis_server_subscribed(redis->subscription);
+    redis_fill(redis); /* what came with the answer */
+    return REDIS_ANSWERED;
+}
+
+int redis_fd(const struct redis *redis)
+{
+    return redis->fd;
+}
+
+bool seam_redis_readable(int fd, const void *signal)
+{
+    struct redis_subscription *subscription = subscribed[fd - 1]->subscription;
+    subscription->signal = signal;
+    return subscription->first || subscription->closed;
+}
+
+/* One read takes all that has come: then the socket has nothing, until more comes. Messages that
+ * came before the end of the connection are read first. */
+bool redis_fill(struct redis *redis)
+{
+    struct redis_subscription *subscription = redis->subscription;
+    struct redis_news **end = &redis->read;
+    if (!subscription->first && subscription->closed) {
+        disconnect(redis, "Server closed the connection");
+        return false;
+    }
+    while (*end)
+        end = &(*end)->next;
+    *end = subscription->first;
+    subscription->first = NULL;
+    return true;
+}
+
+enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
+                                  char *message_out, size_t message_size)
+{
+    (void)channel_out, (void)channel_size;
+    if (!redis->read)
+        return REDIS_EVENT_NONE;
+    snprintf(message_out, message_size, "%s", redis->read->message);
+    redis->read = redis->read->next;
+    return REDIS_EVENT_MESSAGE;
 }
 
 /* In place of hiredis: replies are the schedule's memory. */
