@@ -5,7 +5,7 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
-#   make test-extra     the next three at once; needs npm
+#   make test-extra     the next three at once, and the tools of the load campaigns; needs npm
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
 #   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
 #   make test-alerts    every alert of deploy/prometheus, by a Prometheus beside a daemon whose servers
@@ -455,6 +455,7 @@ test-extra:
 	@deploy/packages browser
 	@deploy/packages client
 	@deploy/packages alerts
+	@deploy/packages campaign
 	@$(MAKE) tests browser-modules client-modules
 	@test/run extra
 

@@ -5,6 +5,7 @@ import random
 import resource
 import signal
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from harness.proxy import FaultProxy  # noqa: E402
 from harness.servers import TEMPLATE_VARIABLE, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
 
+EXTRA = ("browser", "client", "loadtest")
 SEED = os.environ.get("TEST_SEED", "1")
 SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
 
@@ -37,10 +39,10 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Tests that need a browser or npm run only when they are named."""
+    """Tests that need further packages run only when they are named."""
     name = collection_path.name
-    named = any(name in argument for argument in config.args)
-    return True if name in ("browser", "client") and not named else None
+    named = any(name in Path(argument).parts for argument in config.args)
+    return True if name in EXTRA and not named else None
 
 
 def pytest_collection_modifyitems(config, items):

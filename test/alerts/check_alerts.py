@@ -138,3 +138,11 @@ def test_dashboard_shows_metrics_that_there_are(stack, spawn, tmp_path):
             status, answer = prometheus.api("query", query=plain.replace("$__rate_interval", "6s"))
             assert status == 200, (expression, answer)
             assert answer["data"]["result"] or "state!=" in expression, expression
+
+
+def test_promtool_finds_nothing_wrong_in_the_metrics(daemon):
+    daemon.reset()
+    wait_until(lambda: daemon.metric('seckill_sale_units{sku="demo"}') > 0, "the sale's figures")
+    checked = subprocess.run(["promtool", "check", "metrics"], input=daemon.get("/metrics").body,
+                             capture_output=True, timeout=60, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

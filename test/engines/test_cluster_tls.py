@@ -106,7 +106,7 @@ def plain_url(cluster):
     ids=["a node", "a node over TLS", "a port of TLS", "a plain port"])
 def test_wrong_schemes_are_told(on_cluster, cluster, spawn, url, words):
     """By the daemon in its log, and by the lock library to its caller."""
-    daemon = spawn(on_cluster, ready=False, redis_url=url(cluster))
+    daemon = spawn(on_cluster, ready=False, redis_url=url(cluster), **HASTY)
     wait_until(lambda: words in daemon.log(), f"{words!r} in the log", timeout=30)
     assert daemon.get("/readyz").status == 503
     told = subprocess.run([f"{BUILD}/seclock", "-s", url(cluster), "-n", "unit", "--", "true"],

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from harness.audit import audit
-from harness.daemon import STEADY
+from harness.daemon import HASTY, STEADY
 from harness.engines_sentinel import RedisDoors
 from harness.processes import ROOT, clean_environment, wait_until
 from harness.stack import Stack
@@ -63,7 +63,7 @@ def ca(file):
     ids=["another authority", "the system's authorities", "another host", "no such file",
          "no such certificate", "a plain port", "no such socket"])
 def test_wrong_doors_are_told(doors, stack, spawn, url, words):
-    daemon = spawn(shop_at(doors, stack), ready=False, redis_url=url(doors))
+    daemon = spawn(shop_at(doors, stack), ready=False, redis_url=url(doors), **HASTY)
     wait_until(lambda: words in daemon.log(), f"{words!r} in the log", timeout=30)
     assert daemon.get("/readyz").status == 503
 

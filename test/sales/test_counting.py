@@ -64,8 +64,8 @@ def test_other_sales_do_not_notice(stack, spawn, load):
     pair = [spawn(stack) for _ in range(2)]
     pair[0].reset("demo", 3_000_000, 20)
     pair[0].reset("other", 1_000_000, 20)
-    fill(pair[0], 300_000, 300_000)
-    loads = [load(daemon, connections=4, seconds=120, delay_ms=10, users=300_000)
+    fill(pair[0], 120_000, 120_000)
+    loads = [load(daemon, connections=4, seconds=120, delay_ms=10, users=120_000)
              for daemon in pair]
     done = []
     with ThreadPoolExecutor(2) as pool:
@@ -108,7 +108,7 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
     one.order("other")
     one.reset("demo", 1_000_000, 20)
     first = one.order(key="first").json()["order_id"]
-    fill(one, 200_000, 100_000)
+    fill(one, 100_000, 50_000)
     one.stack.ledger.run("UPDATE stock_segment SET sold = sold + 1 WHERE segment ="
                          f" (SELECT segment FROM orders WHERE order_id = {first})")
     assert one.change(per_user_limit=2)["counting"]
@@ -131,8 +131,8 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
     pair = spawn(stack), spawn(stack)
     one, other = pair
     one.reset("demo", 1_000_000, 20)
-    fill(one, 200_000, 60_000, expiring=20_000)
-    picked = random.Random(12).sample(range(FIRST, FIRST + 180_000), 400)
+    fill(one, 100_000, 30_000, expiring=8_000)
+    picked = random.Random(12).sample(range(FIRST, FIRST + 90_000), 400)
     assert one.change(per_user_limit=2)["counting"]
     one.kill()
     with ThreadPoolExecutor(4) as pool:
@@ -142,7 +142,7 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
     one.start()
     ledger = one.stack.ledger
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
-               == 20_000, "the end of the orders that are due", timeout=60)
+               == 8_000, "the end of the orders that are due", timeout=60)
     assert miscounted(ledger) == 0
     assert one.order(user_id="new").status == 201
     audit_after_faults(other)
