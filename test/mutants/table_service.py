@@ -6,11 +6,10 @@ MUTANTS: dict[str, Mutant] = {
     # ---- the time of a call ----
     "deadlines_twice_as_long": Mutant(
         "every call is answered within the bound of its class",
-        (("service/http/exchange.c",
+        (("service/request/request.c",
           "request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;",
           "request->http.until_ns = request->arrived_ns + 2 * bound_ms * CLOCK_NS_PER_MS;"),),
-        system="orders/test_deadline.py::test_calls_are_answered_within_the_deadline",
-        simulated=NO_PART),
+        system="orders/test_deadline.py::test_calls_are_answered_within_the_deadline"),
     "bounds_twice_as_long": Mutant(
         "a call takes deadline_ms at most, or lease_ms and half of it when it waits for locks",
         (("service/request/request.c", "int usual_ms = (int)config->deadline_ms,",
@@ -28,9 +27,9 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "time_counts_from_complete_request": Mutant(
         "the time of an order counts from its first line, however slowly its client sends it",
-        (("service/http/exchange.c",
+        (("service/request/request.c",
           "request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;",
-          "request->http.until_ns = thread->now_ns + bound_ms * CLOCK_NS_PER_MS;"),),
+          "request->http.until_ns = request->http.complete_ns + bound_ms * CLOCK_NS_PER_MS;"),),
         system="orders/test_deadline.py::test_time_of_an_order_counts_from_its_first_line",
         simulated=NO_PART),
     "operators_held_for_four_seconds": Mutant(
@@ -63,12 +62,11 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "untaken_order_called_unclear": Mutant(
         "an order that no worker has taken at its deadline is unavailable, and never accepted",
-        (("service/http/reply.c",
+        (("service/request/request.c",
           "    if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))",
           "    if (!order && !request->call.changes)"),),
         system="orders/test_deadline.py::"
-        "test_order_past_its_deadline_is_timed_and_counted_once",
-        simulated=NO_PART),
+        "test_order_past_its_deadline_is_timed_and_counted_once"),
     "orders_stay_in_a_stopped_queue": Mutant(
         "a daemon that stops takes what waits out of its queues",
         (("service/workers/orders.c", "while (!queue_stopped(queue) || queue_waiting(queue)) {",
@@ -271,4 +269,64 @@ MUTANTS: dict[str, Mutant] = {
           "while (bucket < kind->bound_count && value >= kind->bounds[bucket])"),),
         unit="test_metrics/test_seconds_are_cumulative",
         simulated=NO_PART),
+    # ---- what the simulation of whole daemons finds ----
+    "taken_order_is_unavailable": Mutant(
+        "an order that a worker has taken is never told as not done",
+        (("service/request/request.c",
+          "    answer_unknown_outcome(answer_out, atomic_load(&request->published_id));",
+          "    answer_problem(answer_out, PROBLEM_UNAVAILABLE);"),)),
+    "withdrawn_order_is_taken": Mutant(
+        "an order that was told as not done is never carried out",
+        (("service/workers/orders.c",
+          "if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {",
+          "if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN) && false) {"),)),
+    "id_is_not_published": Mutant(
+        "an order in doubt is told with its id",
+        (("service/workers/orders.c",
+          "        atomic_store_explicit(&request->published_id, id, memory_order_relaxed);\n",
+          ""),)),
+    "order_put_back_after_its_deadline": Mutant(
+        "an order that has had its answer is not carried out again",
+        (("service/workers/orders.c",
+          "    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))\n"
+          "        return false;\n",
+          "    atomic_store(&request->state, REQUEST_QUEUED);\n"),)),
+    "nobody_is_woken_at_the_stop": Mutant(
+        "workers that wait for orders end with the daemon",
+        (("service/request/queue.c",
+          "    pthread_cond_broadcast(&queue->arrived);\n", ""),)),
+    "cancel_ends_with_the_buyers": Mutant(
+        "a cancel waits for a holder that died",
+        (("service/request/request.c",
+          "    return locks && locks_ms > usual_ms ? locks_ms : usual_ms;",
+          "    return (void)locks, (void)locks_ms, usual_ms;"),)),
+    "first_order_wakes_nobody": Mutant(
+        "an order does not wait for the next one",
+        (("service/request/queue.c",
+          "queue->sleepers > 0 && (was_empty || whole_batch_waits(queue))",
+          "queue->sleepers > 0 && whole_batch_waits(queue)"),)),
+    "flow_loses_its_turn": Mutant(
+        "each sale's orders have their turn",
+        (("service/request/queue.c",
+          "    if (flow->first)\n        line_up(queue, flow);\n    return count;",
+          "    return count;"),)),
+    "answered_requests_wake_nobody": Mutant(
+        "an answer does not wait for the next request",
+        (("service/request/request.c", "    if (!head) /* otherwise",
+          "    if (head) /* otherwise"),)),
+    "ids_come_twice": Mutant(
+        "no two orders have one id",
+        (("service/request/order_id.c", "    ids->next = first + n;",
+          "    ids->next = first + n - 1;"),)),
+    "replay_is_a_new_order": Mutant(
+        "a repeated key is answered 200 with the first order",
+        (("service/request/order_answer.c",
+          "answer_accepted(answer, 200, order->status, order);",
+          "answer_accepted(answer, 201, order->status, order);"),)),
+    "expiry_ends_with_the_first_failure": Mutant(
+        "unpaid orders expire though the ledger was away",
+        (("service/workers/expiry.c",
+          "            elected = false;\n            resign(worker);\n"
+          "            pause_ms += FAILED_MS;",
+          "            return;"),)),
 }
