@@ -3,7 +3,9 @@
 #   make            build the daemon, build/seckilld, and the operator's tool, build/seckillctl
 #   make run        install what is missing, build, start a private Redis and MariaDB under run/,
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
-#   make test       the same installs, then every unit and whole-process test
+#   make test       the same installs, then every unit and whole-process test, except slow ones for
+#                   which nothing has changed since all passed (test/changed.py)
+#   make test-all   these, too
 #   make check      the unit tests only
 #   make test-extra     the next three at once, and the tools of the load campaigns; needs npm
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
@@ -145,7 +147,7 @@ headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -451,6 +453,9 @@ test:
 	@$(MAKE) tests
 	@test/run
 
+test-all:
+	@TEST_ALL=1 $(MAKE) test
+
 test-extra:
 	@deploy/packages browser
 	@deploy/packages client
@@ -542,11 +547,11 @@ bench-lock:
 	@loadtest/bench_lock $(BENCH_ARGS)
 
 asan:
-	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test
+	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test-all
 
 # Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
-	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
+	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test-all
 
 model:
 	@deploy/packages model

@@ -11,10 +11,11 @@ import pytest
 
 pytest.register_assert_rewrite("harness.audit", "harness.load")
 
+from changed import unchanged  # noqa: E402
 from harness.clock import TEST_SECONDS_MAX, Clock  # noqa: E402  after what details their asserts
 from harness.daemon import STEADY, Daemon  # noqa: E402
 from harness.load import Load  # noqa: E402
-from harness.processes import servers_in_memory  # noqa: E402
+from harness.processes import ROOT, servers_in_memory  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
 from harness.servers import TEMPLATE_VARIABLE, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
@@ -46,9 +47,30 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
+    leave_out_unchanged(config, items)
     seed = config.getoption("order_seed")
     if seed is not None:
         random.Random(seed).shuffle(items)
+
+
+def leave_out_unchanged(config, items):
+    """For make test: tests that depend on nothing that has changed since all passed."""
+    if "TEST_CHANGED" not in os.environ:
+        return
+    files, _ = unchanged()
+    left_out = [item for item in items if str(item.path.relative_to(ROOT)) in files]
+    if left_out:
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if "TEST_CHANGED" in os.environ and not hasattr(config, "workerinput"):
+        files, revision = unchanged()
+        if files:
+            terminalreporter.write_line(
+                f"left out: {', '.join(sorted(files))}: nothing that they depend on has changed "
+                f"since {revision}; make test-all runs them")
 
 
 @pytest.fixture(autouse=True)
