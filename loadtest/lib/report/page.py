@@ -6,12 +6,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from lib import scenario
 from lib import results as results_of
 from lib.figures import DISTURBED_SHARE, served_us
 from lib.report import answers, export, plots, summary, targets
 from lib.report.story import checks
-from lib.report.table import bare_rows, ms, of_bare, ratio
+from lib.report.table import bare_rows, ends, ms, of_bare, ordered, ratio
 from lib.results import measured, round_rates
 
 HEAD = ("run", "per s", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim", "max ms",
@@ -24,10 +23,6 @@ WRONG = summary.WRONG
 def span(run):
     rates = round_rates(run)
     return f"{min(rates):,.0f}–{max(rates):,.0f}"
-
-
-def ends(interval):
-    return "" if interval is None else "–".join(map(ratio, interval))
 
 
 def cells(run, interval):
@@ -149,11 +144,6 @@ def origin(results):
             "versions": "; ".join(filter(None, first["versions"].values())),
             "quick": any(result["quick"] for result in results.values()),
             "took_min": f"{sum(result.get('took_s', 0) for result in results.values()) / 60:.0f}"}
-
-
-def ordered(results):
-    names = [name for name in scenario.NAMES if name in results]
-    return [results[name] for name in names + sorted(set(results) - set(names))]
 
 
 def aims(results):

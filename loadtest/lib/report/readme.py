@@ -4,9 +4,8 @@ import textwrap
 
 from lib import results as results_of
 from lib.report import cited, summary, targets
-from lib.report.page import ends, ordered
 from lib.report.story import checks
-from lib.report.table import bare_rows, of_bare
+from lib.report.table import bare_rows, ends, of_bare, ordered
 from lib.results import find, measured
 
 TABLE_CAMPAIGNS = ("around", "steady", "soldout", "rush", "mixed", "strategies", "latency")

@@ -2,7 +2,7 @@
 
 import statistics
 
-from lib import figures
+from lib import figures, scenario
 from lib.report import targets
 from lib.results import client_of
 
@@ -121,3 +121,12 @@ def print_checks(name, runs):
         print(f"  {f'{label}: {figure}' if label else f'{name}: {figure}':<72} {value:8.3f}   "
               f"{bound:<7} {verdicts[met]}")
     return sum(met is False for *_, met in rows)
+
+
+def ends(interval):
+    return "" if interval is None else "–".join(map(ratio, interval))
+
+
+def ordered(results):
+    names = [name for name in scenario.NAMES if name in results]
+    return [results[name] for name in names + sorted(set(results) - set(names))]
