@@ -440,6 +440,19 @@ size_t promise_given_count(void)
     return now.given_count;
 }
 
+uint64_t promise_pick_order(struct chance *chance)
+{
+    size_t count = promise_given_count();
+    uint32_t pick = chance_below(chance, 1u << 16);
+    for (size_t i = 0; i < count; i++) {
+        const struct given *given = promise_given((pick + i) % count);
+        if (!given->answered || given->outcome == STOCK_ACCEPTED ||
+            given->outcome == STOCK_IN_DOUBT)
+            return given->order_id;
+    }
+    return 1;
+}
+
 static const struct row *row_on_disk(uint64_t order_id)
 {
     const struct row *row = row_of_order(order_id);

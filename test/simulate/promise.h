@@ -8,6 +8,7 @@
 
 #include "stock/stock.h"
 
+struct chance;
 struct process;
 struct stock_status_change;
 
@@ -56,6 +57,9 @@ void promise_heard(const struct process *process, const char *message);
 /* The i-th order given; NULL: there are no more. */
 const struct given *promise_given(size_t i);
 size_t promise_given_count(void);
+
+/* The id of an order that was perhaps accepted, by chance; 1, which no order has, without any. */
+uint64_t promise_pick_order(struct chance *chance);
 
 /* Notes what was answered to a payment, or a cancellation. */
 void promise_state(const struct stock_status_change *change, const char *wanted);

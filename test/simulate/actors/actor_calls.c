@@ -14,27 +14,13 @@
 
 enum { STEPS_MAX = 7, CHANGES_MAX = 3, WAIT_MS = 300, COUNT_MS = 100, PERIOD_US = 20000 };
 
-/* Picks an order that was perhaps accepted. */
-static uint64_t pick_order(struct chance *chance)
-{
-    size_t count = promise_given_count();
-    uint32_t pick = chance_below(chance, 1u << 16);
-    for (size_t i = 0; i < count; i++) {
-        const struct given *given = promise_given((pick + i) % count);
-        if (!given->answered || given->outcome == STOCK_ACCEPTED ||
-            given->outcome == STOCK_IN_DOUBT)
-            return given->order_id;
-    }
-    return 1;
-}
-
 static void change_states(struct stock *stock, struct chance *chance, bool pay)
 {
     struct stock_status_change changes[CHANGES_MAX];
     size_t count = 1 + chance_below(chance, CHANGES_MAX);
     memset(changes, 0, sizeof changes);
     for (size_t i = 0; i < count; i++)
-        changes[i].record.order_id = pick_order(chance);
+        changes[i].record.order_id = promise_pick_order(chance);
     if (pay)
         stock_pay(stock, changes, count, WAIT_MS);
     else

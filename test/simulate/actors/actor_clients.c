@@ -40,20 +40,6 @@ static const struct asked *pick_repeated(struct chance *chance)
     return NULL;
 }
 
-/* An order that was perhaps accepted. */
-static uint64_t pick_order(struct chance *chance)
-{
-    size_t count = promise_given_count();
-    uint32_t pick = chance_below(chance, 1u << 16);
-    for (size_t i = 0; i < count; i++) {
-        const struct given *given = promise_given((pick + i) % count);
-        if (!given->answered || given->outcome == STOCK_ACCEPTED ||
-            given->outcome == STOCK_IN_DOUBT)
-            return given->order_id;
-    }
-    return 1;
-}
-
 /* See call_bound_ms: a cancel may wait for the locks of a holder that died. */
 static unsigned deadline_ms(enum asked_kind kind)
 {
@@ -83,7 +69,7 @@ static void fill_in(struct clients *clients, struct asked *asked)
     asked->kind = any_kind(chance);
     asked->deadline_ms = deadline_ms(asked->kind);
     if (asked->kind == ASKED_PAY || asked->kind == ASKED_CANCEL)
-        asked->order_id = pick_order(chance);
+        asked->order_id = promise_pick_order(chance);
     if (asked->kind != ASKED_ORDER)
         asked->key[0] = '\0';
     if (!first || asked->kind != ASKED_ORDER)
