@@ -2,6 +2,7 @@
 changed since the revision in docs/proof/test.json, at which all tests passed."""
 
 import contextlib
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -41,6 +42,7 @@ def changed_since(revision):
     return None
 
 
+@functools.cache
 def unchanged():
     """(files of tests that need not run, the revision since when), nothing in doubt."""
     try:
