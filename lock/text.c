@@ -27,6 +27,12 @@ enum seclock_result lock_fail(enum seclock_result result, const char *format, ..
     return result;
 }
 
+enum seclock_result lock_none_held(bool repeated)
+{
+    return repeated ? lock_fail(SECLOCK_UNKNOWN, "an answer was lost; nobody holds the lock now")
+                    : SECLOCK_NOT_OWNER;
+}
+
 const char *seclock_error(void)
 {
     return last_error;

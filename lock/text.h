@@ -11,6 +11,10 @@ void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)
 enum seclock_result lock_fail(enum seclock_result result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What becomes of a break that found no holder: SECLOCK_NOT_OWNER, or SECLOCK_UNKNOWN when it was
+ * sent twice, because the first sending may have taken the lock away. */
+enum seclock_result lock_none_held(bool repeated);
+
 /* SECLOCK_OK when the text may name a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);
 

@@ -85,10 +85,8 @@ static enum seclock_result redis_swap(struct redis_server *server, const char *n
         .lengths = {[5] = value->size},
     };
     bool repeated;
-    enum seclock_result result = redis_server_commands(server, &command, 1, &repeated);
-    if (result == SECLOCK_FAILED && repeated)
-        result = SECLOCK_UNKNOWN; /* the first sending may have been carried out */
-    else if (result == SECLOCK_OK && command_int(&command, 0) == 1)
+    enum seclock_result result = redis_server_change(server, &command, 1, &repeated);
+    if (result == SECLOCK_OK && command_int(&command, 0) == 1)
         value->version = (uint64_t)command_int(&command, 1);
     else if (result == SECLOCK_OK)
         result = overtaken(repeated);

@@ -28,6 +28,7 @@ struct row {
     int hold_count;
     int64_t left_ms;  /* of the lease; 0: nobody holds it */
     uint64_t changed; /* rows changed by the first statement */
+    bool repeated;    /* the statements may have run twice */
 };
 
 static bool true_column(const char *column)
@@ -134,9 +135,11 @@ static enum seclock_result run(struct mysql_pool *pool, struct sql_text *sql,
         "FROM distributed_lock WHERE name=%k",
         request, request, name);
     if (db) {
-        result = mysql_pool_query(pool, handle, db, sql, NULL);
+        bool repeated;
+        result = mysql_pool_query(pool, handle, db, sql, &repeated);
         if (result == SECLOCK_OK)
             row_read(db, row_out);
+        row_out->repeated = repeated;
         mysql_pool_give(pool, db);
     }
     sql_free(sql);
@@ -289,7 +292,7 @@ static enum seclock_result table_break(const struct lock_driver *driver, void *s
                 "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=%k;",
                 name);
     enum seclock_result result = run(self, &sql, NULL, name, &row);
-    return result == SECLOCK_OK && row.changed == 0 ? SECLOCK_NOT_OWNER : result;
+    return result == SECLOCK_OK && row.changed == 0 ? lock_none_held(row.repeated) : result;
 }
 
 const struct lock_driver mysql_table_driver = {

@@ -254,10 +254,11 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
         assert(commands[0].argc < COMMAND_ARGS_MAX);
         commands[0].argv[commands[0].argc++] = keys[1 + i];
     }
-    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
+    bool repeated;
+    enum seclock_result result = redis_server_change(self, commands, count, &repeated);
     const char *head = row->queue ? command_text(&commands[2], -1, NULL) : NULL;
     if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
-        result = SECLOCK_NOT_OWNER;
+        result = lock_none_held(repeated);
     if (result == SECLOCK_OK && head) {
         snprintf(channel, sizeof channel, "%s:%.*s", keys[0], SECLOCK_TOKEN_MAX - 2, head);
         redis_server_commands(self, &wake, 1, NULL);
@@ -378,7 +379,8 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     snprintf(number, sizeof number, "%d", limit);
     redis_server_key(self, name, row->field, permits);
     redis_server_key(self, name, row->limit, key);
-    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
+    bool repeated;
+    enum seclock_result result = redis_server_change(self, commands, 2, &repeated);
     command_clear(commands, 2);
     return result;
 }

@@ -245,3 +245,10 @@ enum seclock_result redis_server_commands(struct redis_server *server, struct co
         *repeated_out = repeated;
     return result;
 }
+
+enum seclock_result redis_server_change(struct redis_server *server, struct command *commands,
+                                        size_t count, bool *repeated_out)
+{
+    enum seclock_result result = redis_server_commands(server, commands, count, repeated_out);
+    return result == SECLOCK_FAILED && *repeated_out ? SECLOCK_UNKNOWN : result;
+}

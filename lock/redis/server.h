@@ -63,4 +63,9 @@ enum seclock_result redis_server_answer(const struct script_call *call, enum sec
 enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
                                           size_t count, bool *repeated_out);
 
+/* As redis_server_commands, for commands that change something: SECLOCK_UNKNOWN as well when the
+ * second sending failed, because the first may have been carried out. */
+enum seclock_result redis_server_change(struct redis_server *server, struct command *commands,
+                                        size_t count, bool *repeated_out);
+
 #endif

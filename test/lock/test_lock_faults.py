@@ -634,3 +634,26 @@ def test_waiter_bears_an_outage(near, far, proxy):
     with Elapsed() as passed:
         assert far.read()["result"] == "ok"
     assert passed.running < 5  # it asks once a second, and need not wait for the lease
+
+
+BREAKS = {"table": rb"UPDATE distributed_lock"}
+
+
+@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+def test_answer_to_a_break_is_lost(near, far, proxy, kind):
+    """Its repeat finds nobody, who may have been taken away by it or may have gone."""
+    assert near.acquire(kind, "n")["result"] == "ok"
+    trap = proxy.once(BREAKS.get(kind, rb"DEL"), after=Link.cut)
+    assert far("break", kind, "n")["result"] == "unknown"
+    trap.wait()
+    assert_free(near, kind)
+    assert far("break", kind, "n")["result"] == "not_owner"
+
+
+@pytest.mark.parametrize("change", [("break", "semaphore", "n"), ("set", "semaphore", "n", 3)])
+def test_change_whose_repeat_cannot_be_sent_is_unknown(near, far, proxy, change):
+    assert near.acquire("semaphore", "n", limit=1)["result"] == "ok"
+    trap = proxy.once(rb"DEL" if change[0] == "break" else rb"SET", after=lambda _: proxy.refuse())
+    assert far(*change)["result"] == "unknown"
+    trap.wait()
+    proxy.admit()
