@@ -13,7 +13,7 @@
 -- Answers are not looked at; wrk counts those with a status of 400 or more.
 
 local ONCE = { pay = true, cancel = true }
-local USERS = 1000000 -- as many as order.lua's
+local USERS = 10000000 -- as many as order.lua's
 
 local threads = {}
 local ids, used, repeats, call, fixed = {}, 0, os.getenv("CALL_REPEAT"), nil, nil

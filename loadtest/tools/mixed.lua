@@ -98,7 +98,7 @@ function init()
   split(os.getenv("ORDER_CALLS") or "", calls)
   low, high = (os.getenv("ORDER_QTY") or "1-5"):match("^(%d+)%-?(%d*)$")
   low, high = tonumber(low), tonumber(high) or tonumber(low)
-  users = tonumber(os.getenv("ORDER_USERS") or "1000000")
+  users = tonumber(os.getenv("ORDER_USERS") or "10000000")
   key_prefix = string.format("m%d-%d-", seed, math.random(1000000000))
 end
 

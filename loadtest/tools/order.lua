@@ -3,7 +3,7 @@
 -- Environment:
 --   ORDER_SKUS    skus to choose from, separated by commas         (demo)
 --   ORDER_QTY     units of an order: "1", or a range such as "1-5" (1)
---   ORDER_USERS   users to choose from; "distinct": each order has one of its own (1000000)
+--   ORDER_USERS   users to choose from; "distinct": each order has one of its own (10000000)
 --   ORDER_KEYS    set: every order carries an Idempotency-Key of its own
 --
 -- Users and keys of one order each come in no order, as those of a shop do: an index over them
@@ -96,7 +96,7 @@ end
 function init()
   local a, b, c, d = io.open("/dev/urandom", "rb"):read(4):byte(1, 4)
   math.randomseed(a + 256 * (b + 256 * (c + 256 * d)))
-  users = tonumber(environment("ORDER_USERS", "1000000"))
+  users = tonumber(environment("ORDER_USERS", "10000000"))
   prepare()
   if environment("ORDER_KEYS") or users == nil then
     request = environment("ORDER_KEYS") and order_with_key or order_of_one_user

@@ -109,7 +109,7 @@ static void prepare(void)
 {
     const char *skus = environment("ORDER_SKUS", "demo"), *sku = skus;
     bool keyed = *environment("ORDER_KEYS", "") != '\0';
-    users = strtol(environment("ORDER_USERS", "1000000"), NULL, 10);
+    users = strtol(environment("ORDER_USERS", "10000000"), NULL, 10);
     for (int i = 0; i < PREPARED; i++) {
         int length = (int)strcspn(sku, ",");
         prepare_one(&prepared[i], sku, length < 64 ? length : 64, keyed);
