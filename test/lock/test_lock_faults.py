@@ -647,7 +647,7 @@ def test_answer_to_a_break_is_lost(near, far, proxy, kind):
     assert far("break", kind, "n")["result"] == "unknown"
     trap.wait()
     assert_free(near, kind)
-    assert far("break", kind, "n")["result"] == "not_owner"
+    assert far("break", kind, "n")["result"] == "not owner"
 
 
 @pytest.mark.parametrize("change", [("break", "semaphore", "n"), ("set", "semaphore", "n", 3)])
