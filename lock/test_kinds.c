@@ -204,7 +204,7 @@ static void test_reader_that_would_write_is_refused(void **state)
 }
 
 /* Each read hold has a lease of its own: a long lease does not prolong a short one, nor does a
- * short one end a long one. */
+ * short one end a long one, whose owner is still known to read. */
 static void test_read_holds_end_by_themselves(void **state)
 {
     (void)state;
@@ -223,6 +223,7 @@ static void test_read_holds_end_by_themselves(void **state)
     sleep_ms(250);
     assert_result(seclock_status(other, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
     assert_true(status.held);
+    assert_result(rw_take(owners[0], SECLOCK_MODE_WRITE, &writer), SECLOCK_DEADLOCK);
     assert_int_equal(seclock_state(shorter), SECLOCK_STATE_LOST);
     assert_result(seclock_release(shorter), SECLOCK_LOST);
     assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);

@@ -103,6 +103,15 @@ MUTANTS: dict[str, Mutant] = {
           "call('PEXPIRE', KEYS[2], ARGV[3])\n"),),
         unit="test_kinds/test_read_holds_end_by_themselves",
         simulated=NO_PART),
+    "short_read_hold_hides_who_reads": Mutant(
+        "a reader that asks to write is told of the deadlock, whoever else has read",
+        (("lua/scripts/lock_read.lua",
+          "if call('PTTL', KEYS[3]) < tonumber(ARGV[3]) then\n"
+          "  call('PEXPIRE', KEYS[3], ARGV[3])\n"
+          "end\n",
+          "call('PEXPIRE', KEYS[3], ARGV[3])\n"),),
+        unit="test_kinds/test_read_holds_end_by_themselves",
+        simulated=NO_PART),
     "semaphore_in_use_forgets_its_limit": Mutant(
         "the number of permits is forgotten a week after its last use",
         (("lua/scripts/lock_permits.lua",
