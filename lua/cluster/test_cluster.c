@@ -150,6 +150,22 @@ static void set_rule(int node, const char *what, int times, const char *reply)
     pthread_mutex_unlock(&nodes[node].mutex);
 }
 
+static void forget_rules(int node)
+{
+    pthread_mutex_lock(&nodes[node].mutex);
+    nodes[node].rule_count = 0;
+    pthread_mutex_unlock(&nodes[node].mutex);
+}
+
+/* How often the node is still to follow its first rule. */
+static int times_left(int node)
+{
+    pthread_mutex_lock(&nodes[node].mutex);
+    int times = nodes[node].rules[0].times;
+    pthread_mutex_unlock(&nodes[node].mutex);
+    return times;
+}
+
 /* What a node has been asked since the last look. */
 static void expect_log(int node, const char *log)
 {
@@ -174,10 +190,13 @@ static void set_slots(const char *host, int low, int high)
     }
 }
 
-static void open_client(void)
+/* A client whose URL names so many of the nodes, from the first on. */
+static void open_client(int servers)
 {
-    char url[64], error[128];
-    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", nodes[0].port);
+    char url[128], error[128];
+    int used = snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", nodes[0].port);
+    for (int i = 1; i < servers; i++)
+        used += snprintf(url + used, sizeof url - (size_t)used, ",127.0.0.1:%d", nodes[i].port);
     redis = redis_open(url, TIMEOUT_MS, error, sizeof error);
     assert_non_null(redis);
     cluster = redis_cluster(redis);
@@ -196,7 +215,7 @@ static int set_up(void **state)
     set_slots("127.0.0.1", 0, 1);
     for (int i = 0; i < NODES; i++)
         assert_int_equal(pthread_create(&nodes[i].thread, NULL, node_thread, &nodes[i]), 0);
-    open_client();
+    open_client(1);
     return 0;
 }
 
@@ -516,13 +535,10 @@ static void test_silent_nodes_are_unknown(void **state)
 static void begin_anew(void)
 {
     struct script_call calls[] = {call_of(L), call_of(H)};
-    for (int i = 0; i < NODES; i++) {
-        pthread_mutex_lock(&nodes[i].mutex);
-        nodes[i].rule_count = 0;
-        pthread_mutex_unlock(&nodes[i].mutex);
-    }
+    for (int i = 0; i < NODES; i++)
+        forget_rules(i);
     redis_close(&redis);
-    open_client();
+    open_client(1);
     redis_set_timeout(redis, 20 * TIMEOUT_MS);
     script_run(redis, calls, 2);
     expect_result(&calls[0], REDIS_ANSWERED);
@@ -689,6 +705,29 @@ static void test_odd_slots(void **state)
         clock_sleep_ns(300 * CLOCK_NS_PER_MS); /* the longest delay between two questions */
     }
     script_run(redis, &call, 1);
+    expect_result(&call, REDIS_ANSWERED);
+}
+
+/* The server that is asked first answers, and is of no use however often it is asked. */
+static void test_server_without_slots_is_left_for_the_next(void **state)
+{
+    enum { OFTEN = 1000 };
+    struct script_call call = call_of(L);
+    (void)state;
+    set_slots("127.0.0.1", 2, 2);
+    redis_close(&redis);
+    open_client(2);
+    for (int i = 0; i < 2; i++)
+        set_rule(i, "CLUSTER", OFTEN, "*0\r\n");
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_FAILED);
+    int other = times_left(0) < OFTEN ? 1 : 0;
+    assert_int_equal(times_left(other), OFTEN); /* only one has been asked */
+    forget_rules(other);
+    for (int i = 0; i < 100 && call.result != REDIS_ANSWERED; i++) {
+        clock_sleep_ns(10 * CLOCK_NS_PER_MS);
+        script_run(redis, &call, 1);
+    }
     expect_result(&call, REDIS_ANSWERED);
 }
 
@@ -873,6 +912,7 @@ int main(void)
         TEST(test_no_address),
         TEST(test_no_name),
         TEST(test_odd_slots),
+        TEST(test_server_without_slots_is_left_for_the_next),
         TEST(test_commands),
         TEST(test_watch_moves),
         TEST(test_transaction_goes_where_its_watch_is),

@@ -193,6 +193,16 @@ MUTANTS: dict[str, Mutant] = {
           "        pipeline->wait = true;\n"),),
         unit="test_cluster/test_try_again",
         simulated=NO_PART),
+    "seed_without_slots_is_asked_for_ever": Mutant(
+        "one server of the URL that knows the slots is enough to find a cluster",
+        (("lua/cluster/core.c",
+          "    if (learn_from(cluster, cluster->seed))\n"
+          "        return true;\n"
+          "    redis_drop(cluster->seed); /* the next try leads to another server */\n"
+          "    return false;\n",
+          "    return learn_from(cluster, cluster->seed);\n"),),
+        unit="test_cluster/test_server_without_slots_is_left_for_the_next",
+        simulated=NO_PART),
     "seclock_loss_seen_at_release_is_no_failure": Mutant(
         "seclock exits with 74 when the lock was lost while the command ran",
         (("lock/tool/seclock.c",
