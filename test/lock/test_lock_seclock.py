@@ -189,6 +189,16 @@ def test_lock_is_lost(shell, tmp_path):
     assert "lost" in holder.stderr.read()
 
 
+def test_grace_ends_for_all_processes_of_the_command(shell, tmp_path):
+    """The command and a child of it take no notice of SIGTERM."""
+    holder = shell("seclock --lease 1s --grace 100ms job -- sh -c 'trap \"\" TERM; "
+                   "(for i in $(seq 600); do test -e over && echo alive && break; sleep 0.05; done)"
+                   " & seclock break job; wait'")
+    assert ends(holder) == 74
+    (tmp_path / "over").touch()
+    assert "alive" not in holder.stdout.read()  # it ends with the last process that has it
+
+
 def test_loss_that_only_the_release_finds(shell):
     """The command ends before a renewal could tell that the lock is broken."""
     holder = shell("seclock --lease 1h job -- seclock break job")

@@ -203,6 +203,12 @@ MUTANTS: dict[str, Mutant] = {
           "    return learn_from(cluster, cluster->seed);\n"),),
         unit="test_cluster/test_server_without_slots_is_left_for_the_next",
         simulated=NO_PART),
+    "seclock_kills_its_child_only": Mutant(
+        "no process of seclock's command goes on after the grace for a lost lock",
+        (("lock/tool/command.c",
+          "    signal_command(run, SIGKILL);\n", "    kill(run->pid, SIGKILL);\n"),),
+        system="lock/test_lock_seclock.py::test_grace_ends_for_all_processes_of_the_command",
+        simulated=NO_PART),
     "seclock_loss_seen_at_release_is_no_failure": Mutant(
         "seclock exits with 74 when the lock was lost while the command ran",
         (("lock/tool/seclock.c",
