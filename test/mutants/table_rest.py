@@ -197,6 +197,18 @@ MUTANTS: dict[str, Mutant] = {
           "        worst = status;\n"),),
         system="tools/test_seckillctl.py::test_exit_status_is_that_of_the_worst_pod",
         simulated=NO_PART),
+    "next_pod_without_its_first_daemon": Mutant(
+        "each pod's first daemon that can be reached is asked",
+        (("ctl/http.c",
+          "    if (http->admin != config->admin) {\n"
+          "        http->admin = config->admin;\n"
+          "        http->daemon = 0;\n"
+          "    }\n",
+          "    if (http->admin != config->admin)\n"
+          "        http->admin = config->admin;\n"),),
+        system="tools/test_seckillctl.py::"
+               "test_pod_is_asked_though_a_daemon_of_the_one_before_is_away",
+        simulated=NO_PART),
 
     # ---- base ----
     "second_password_of_a_url_is_shown": Mutant(

@@ -249,6 +249,14 @@ def test_exit_status_is_that_of_the_worst_pod(ctl, away):
     assert pods[away] in done.stderr and "pod 0" in done.stdout and "pod 1" in done.stdout
 
 
+def test_pod_is_asked_though_a_daemon_of_the_one_before_is_away(ctl):
+    with impostor(ctl, lambda head: b'{"sales": []}'):
+        there = ctl.env["SECKILLCTL_ADMIN"]
+        ctl.env["SECKILLCTL_ADMIN"] = f"127.0.0.1:{free_port()} {there}; {there}"
+        done = ctl("sales")
+    assert "pod 0" in done.stdout and "pod 1" in done.stdout
+
+
 def test_wrong_token_daemon_away_and_wrong_place(ctl, daemon):
     ctl.aim(daemon, token="guess-guess")
     for line in ["sales", "stock demo", "create demo --total 3", "export", "audit", "reconcile a"]:
