@@ -138,8 +138,18 @@ static void test_file_that_is_wrong(void **state)
     clear_environment();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(load(bad[i], 0600, &config));
-    assert_false(load("admin_token = secret", 0604, &config));
-    assert_true(load("admin_token = secret", 0640, &config)); /* for a group of operators */
+}
+
+static void test_token_that_everybody_can_read(void **state)
+{
+    static const char *const tokens[] = {"admin_token = secret", "shop_token = secret"};
+    struct config config;
+    (void)state;
+    clear_environment();
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        assert_false(load(tokens[i], 0604, &config));
+        assert_true(load(tokens[i], 0640, &config)); /* for a group of operators */
+    }
 }
 
 static void test_environment_wins(void **state)
@@ -180,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_pods),
         cmocka_unit_test(test_too_many_pods),
         cmocka_unit_test(test_file_that_is_wrong),
+        cmocka_unit_test(test_token_that_everybody_can_read),
         cmocka_unit_test(test_environment_wins),
         cmocka_unit_test(test_too_many_daemons),
     };

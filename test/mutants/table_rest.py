@@ -209,6 +209,13 @@ MUTANTS: dict[str, Mutant] = {
         system="tools/test_seckillctl.py::"
                "test_pod_is_asked_though_a_daemon_of_the_one_before_is_away",
         simulated=NO_PART),
+    "public_file_with_the_shops_token": Mutant(
+        "a file with a token that everybody can read is refused",
+        (("ctl/config.c",
+          "values[SETTING_ADMIN_TOKEN].origin || values[SETTING_SHOP_TOKEN].origin",
+          "values[SETTING_ADMIN_TOKEN].origin"),),
+        "test_ctl_config/test_token_that_everybody_can_read",
+        simulated=NO_PART),
 
     # ---- base ----
     "second_password_of_a_url_is_shown": Mutant(
