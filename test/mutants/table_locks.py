@@ -203,6 +203,19 @@ MUTANTS: dict[str, Mutant] = {
           "    return learn_from(cluster, cluster->seed);\n"),),
         unit="test_cluster/test_server_without_slots_is_left_for_the_next",
         simulated=NO_PART),
+    "sentinels_are_asked_in_turn": Mutant(
+        "the sentinel that answered last is the first to be asked",
+        (("lua/connect.c",
+          "        if (!wire)\n"
+          "            *first = (*first + 1) % url->server_count;\n",
+          "        *first = (*first + 1) % url->server_count;\n"),),
+        unit="test_sentinel/test_other_sentinels_are_passed_over_and_the_good_one_kept",
+        simulated=NO_PART),
+    "keepalive_probes_pause_as_by_default": Mutant(
+        "the loss of a server's host is noticed within 20 s",
+        (("lua/dial.c", "TCP_KEEPINTVL, KEEPALIVE_PAUSE_S", "TCP_KEEPIDLE, KEEPALIVE_PAUSE_S"),),
+        unit="test_redis/test_host_that_is_gone_ends_a_subscription",
+        simulated=NO_PART),
     "seclock_kills_its_child_only": Mutant(
         "no process of seclock's command goes on after the grace for a lost lock",
         (("lock/tool/command.c",

@@ -231,4 +231,16 @@ MUTANTS: dict[str, Mutant] = {
           "        return \"too many look-ups of names hang\";\n"),),
         "test_resolve/test_hanging_lookups_are_bounded",
         simulated=NO_PART),
+    "late_look_ups_hang_for_ever": Mutant(
+        "names are looked up again when the look-ups that hung have ended",
+        (("base/resolve.c",
+          "    int failure = ask(lookup->host, AI_ADDRCONFIG, &resolved);\n"
+          "    atomic_fetch_sub(&running, 1);\n",
+          "    int failure = ask(lookup->host, AI_ADDRCONFIG, &resolved);\n"),
+         ("base/resolve.c",
+          "    *out = lookup->resolved;\n",
+          "    atomic_fetch_sub(&running, 1);\n"
+          "    *out = lookup->resolved;\n")),
+        "test_resolve/test_hanging_lookups_are_bounded",
+        simulated=NO_PART),
 }
