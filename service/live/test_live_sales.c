@@ -118,17 +118,22 @@ static void test_many_sales_are_bounded(void **state)
 }
 
 /* Even where nothing has happened in it yet, and much in all others. */
-static void test_a_running_sale_is_shown(void **state)
+static void test_sale_that_runs_or_opens_within_the_hour_is_shown(void **state)
 {
     (void)state;
     make_sales(MANY);
-    sql_server_do("UPDATE sale SET ends_at=NULL WHERE sku='s1020'");
+    sql_server_do("UPDATE sale SET ends_at=NULL WHERE sku IN('s1020','s1021','s1022');"
+                  "UPDATE sale SET starts_at='1970-01-01'+INTERVAL %d SECOND WHERE sku='s1021';"
+                  "UPDATE sale SET starts_at='1970-01-01'+INTERVAL %d SECOND WHERE sku='s1022'",
+                  NOW_MS / 1000 + 59 * 60, NOW_MS / 1000 + 61 * 60);
     for (unsigned i = 1; i <= PAGES; i++)
         turn(NOW_MS + i);
-    sql_server_do("UPDATE stock_segment SET sold=1 WHERE sku<>'s1020'");
+    sql_server_do("UPDATE stock_segment SET sold=1 WHERE sku NOT IN('s1020','s1021','s1022')");
     for (unsigned i = 1; i <= PAGES; i++)
         turn(NOW_MS + 1000 + i);
     assert_non_null(shown("s1020"));
+    assert_non_null(shown("s1021"));
+    assert_null(shown("s1022"));
     assert_int_equal(view.shown, LIVE_FIGURES_MAX);
 }
 
@@ -168,7 +173,7 @@ int main(void)
         TEST(test_no_sale),
         TEST(test_figures_follow_the_ledger),
         TEST(test_many_sales_are_bounded),
-        TEST(test_a_running_sale_is_shown),
+        TEST(test_sale_that_runs_or_opens_within_the_hour_is_shown),
         TEST(test_open_window),
         TEST(test_a_ledger_that_fails),
     };

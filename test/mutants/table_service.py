@@ -262,6 +262,11 @@ MUTANTS: dict[str, Mutant] = {
           "        sales->known[kept++] = sales->known[i];"),),
         unit="test_live_sales/test_figures_follow_the_ledger",
         simulated=NO_PART),
+    "soon_in_seconds": Mutant(
+        "a sale that opens within the hour has figures, however many sales there are",
+        (("service/live/live_sales.c", "SOON_MS = 3600 * 1000", "SOON_MS = 3600"),),
+        unit="test_live_sales/test_sale_that_runs_or_opens_within_the_hour_is_shown",
+        simulated=NO_PART),
     "value_at_bound_in_next_bucket": Mutant(
         "a bucket of a histogram counts values up to and including its bound",
         (("service/metrics/metrics.c",
