@@ -814,17 +814,24 @@ static void test_nothing_stays_locked_after_a_lost_answer(void **state)
     audit("s", 5);
 }
 
+/* Each user may place one order a minute. */
+static struct stock *open_limited(const char *redis_url)
+{
+    static const struct stock_rates one_a_minute = {.user_per_min = 1, .user_burst = 1};
+    own_rates = &one_a_minute;
+    struct stock *limited = open_stock(cache, redis_url, sql_server_url());
+    own_rates = NULL;
+    return limited;
+}
+
 /* Whoever could lose the answer would else order as often as he likes. */
 static void test_order_whose_rate_was_not_told_is_asked_for_again(void **state)
 {
     (void)state;
-    static const struct stock_rates one_a_minute = {.user_per_min = 1, .user_burst = 1};
     struct line line;
     line_open(&line);
     reset("s", 5, 1);
-    own_rates = &one_a_minute;
-    struct stock *over = open_stock(cache, line.url, sql_server_url());
-    own_rates = NULL;
+    struct stock *over = open_limited(line.url);
     struct stock_order one = order("s", 1, "");
     assert_int_equal(sell_once(over, &one), STOCK_ACCEPTED);
     one = order("s", 1, "");
@@ -834,6 +841,24 @@ static void test_order_whose_rate_was_not_told_is_asked_for_again(void **state)
     assert_int_equal(sell_once(over, &one), STOCK_RATE_LIMITED);
     stock_close(&over);
     line_close(&line);
+    audit("s", 1);
+}
+
+/* Somebody holds the segment, and each try finds it so: the user has ordered once. */
+static void test_order_that_is_tried_again_is_rated_once(void **state)
+{
+    (void)state;
+    reset("s", 5, 1);
+    struct stock *limited = open_limited(redis_server_url());
+    struct stock_order one = order("s", 1, ""), next = order("s", 1, "");
+    lock_and_die(0, 60000, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sell_once(limited, &one), STOCK_AGAIN);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    sell_all(limited, &one, 1);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(sell_once(limited, &next), STOCK_RATE_LIMITED);
+    stock_close(&limited);
     audit("s", 1);
 }
 
@@ -1573,6 +1598,7 @@ int main(void)
         TEST(test_no_batch_keeps_most_of_a_sale_locked),
         TEST(test_nothing_stays_locked_after_a_lost_answer),
         TEST(test_order_whose_rate_was_not_told_is_asked_for_again),
+        TEST(test_order_that_is_tried_again_is_rated_once),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),

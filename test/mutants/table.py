@@ -363,6 +363,14 @@ CORE = {
         "test_script/test_orders_above_the_burst_are_refused_and_told_when",
         "orders/test_rate.py::test_user_gets_the_burst_and_then_429_while_others_buy",
         simulated=NO_PART),
+    "rate_counts_retries": Mutant(
+        "an order counts once against the rate limit, however often it is tried",
+        (("stock/orders/check_rate.c",
+          "orders[i]->outcome == STOCK_OPEN && !orders[i]->rate_passed)",
+          "orders[i]->outcome == STOCK_OPEN)"),),
+        "test_stock/test_order_that_is_tried_again_is_rated_once",
+        "orders/test_rate.py::test_order_that_is_tried_again_is_counted_once",
+        simulated=NO_PART),
 
     # ---- units that come back ----
     "returned_twice": Mutant(
