@@ -89,17 +89,23 @@ static int stop(void **state)
 
 /* With a thousand segments a slow machine may lose the first lease before it has the last lock:
  * then nothing is done. */
+static enum stock_admin_result try_reset(const struct stock_reset *asked,
+                                         struct ledger_sale *sale_out)
+{
+    struct ledger_round_use use;
+    uint64_t ended = 0;
+    enum stock_admin_result result = STOCK_ADMIN_FAILED;
+    for (int tries = 0; tries < 10 && result == STOCK_ADMIN_FAILED; tries++)
+        result = stock_reset(stock, asked, WAIT_MS, sale_out, &use, &ended);
+    return result;
+}
+
 static struct ledger_sale reset(const char *sku, uint32_t total, uint32_t segments)
 {
     struct stock_reset asked = {
         .sku = sku, .total = total, .segments = segments, .end_round = true};
     struct ledger_sale sale;
-    struct ledger_round_use use;
-    uint64_t ended = 0;
-    enum stock_admin_result result = STOCK_ADMIN_FAILED;
-    for (int tries = 0; tries < 10 && result == STOCK_ADMIN_FAILED; tries++)
-        result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);
-    assert_int_equal(result, STOCK_ADMIN_OK);
+    assert_int_equal(try_reset(&asked, &sale), STOCK_ADMIN_OK);
     return sale;
 }
 
@@ -1120,6 +1126,39 @@ static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
     assert_int_equal(reset("s", 5, 1).round, 2);
 }
 
+/* Else the operator believes that the sale goes by the terms of his second call. */
+static void test_key_of_a_reset_stands_for_all_its_terms(void **state)
+{
+    (void)state;
+    struct stock_reset first = {
+        .sku = "s",
+        .total = 9,
+        .segments = 3,
+        .change = {STOCK_CHANGE_ALL,
+                   {.starts_ms = 1000, .ends_ms = 9000, .per_user_limit = 2, .pay_within_s = 900}},
+        .key = "k"};
+    struct stock_reset others[] = {first, first, first, first, first,
+                                   first, first, first, first, first};
+    others[0].total = 8;
+    others[1].segments = 2;
+    others[2].change.fields = STOCK_CHANGE_ALL - STOCK_CHANGE_PAY;
+    others[3].change.settings.starts_ms = 2000;
+    others[4].change.settings.ends_ms = 8000;
+    others[5].change.settings.per_user_limit = 3;
+    others[6].change.settings.pay_within_s = 600;
+    others[7].change.settings.paused = true;
+    others[8].only_if = true;
+    others[9].end_round = true;
+    struct ledger_sale sale;
+    assert_int_equal(try_reset(&first, &sale), STOCK_ADMIN_OK);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (try_reset(&others[i], &sale) != STOCK_ADMIN_KEY_REUSED)
+            fail_msg("terms %zu are taken for those of the first reset", i);
+    assert_int_equal(try_reset(&first, &sale), STOCK_ADMIN_OK);
+    assert_int_equal(sale.round, 1);
+    assert_int_equal(sale.settings.pay_within_s, 900);
+}
+
 /* As after a death between the commit and the load. */
 static void test_reset_that_broke_off_leaves_its_segments_dirty(void **state)
 {
@@ -1603,6 +1642,7 @@ int main(void)
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),
         TEST(test_reset_waits_for_a_held_segment_or_does_nothing),
+        TEST(test_key_of_a_reset_stands_for_all_its_terms),
         TEST(test_reset_that_broke_off_leaves_its_segments_dirty),
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),

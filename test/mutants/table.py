@@ -517,6 +517,14 @@ CORE = {
           "    if (!reset->key || reset->key[0] != '\\1')\n")),
         "test_ledger/test_key_begins_one_round",
         "sales/test_reset.py::test_key_makes_a_reset_happen_once"),
+    "reset_key_ignores_pay_within": Mutant(
+        "a key of a reset that comes again with other terms is refused",
+        (("stock/sales/reset.c", "limit=%u pay=%u paused=%d \"", "limit=%u paused=%d \""),
+         ("stock/sales/reset.c", "to->per_user_limit, to->pay_within_s, to->paused,",
+          "to->per_user_limit, to->paused,")),
+        "test_stock/test_key_of_a_reset_stands_for_all_its_terms",
+        "sales/test_reset.py::test_key_makes_a_reset_happen_once",
+        simulated=NO_PART),
     "reset_ends_a_round_in_use": Mutant(
         "a reset ends reserved orders only when it is told to",
         (("sql/sales/ledger_reset.c",

@@ -251,16 +251,18 @@ def test_orders_of_an_ended_round_give_the_next_one_no_units(daemon):
 
 
 def test_key_makes_a_reset_happen_once(pair):
-    first = ask_reset(pair[0], 9, 3, key="k1")
+    call = {"total": 9, "segments": 3, "key": "k1", "pay_within_s": 900}
+    first = ask_reset(pair[0], **call)
     assert first.status == 200
     assert pair[1].order().status == 201
-    again = ask_reset(pair[1], 9, 3, key="k1").json()
+    again = ask_reset(pair[1], **call).json()
     assert (again["round"], again["sold"]) == (1, 1)
-    for other in ({"total": 8}, {"paused": True}, {"if_round": 0}, {"end_round": True}):
-        reused = ask_reset(pair[1], **{"total": 9, "segments": 3, "key": "k1", **other})
+    for other in ({"total": 8}, {"paused": True}, {"pay_within_s": 600}, {"pay_within_s": None},
+                  {"if_round": 0}, {"end_round": True}):
+        reused = ask_reset(pair[1], **{**call, **other})
         assert_problem(reused, 422, "idempotency_key_reused")
     assert ask_reset(pair[0], 5, 1, key="k2", end_round=True).json()["round"] == 2
-    late = ask_reset(pair[1], 9, 3, key="k1").json()
+    late = ask_reset(pair[1], **call).json()
     assert late == first.json()  # what it did, though the sale has gone on
     assert pair[0].stock()["round"] == 2
     assert len(sell_out(pair[0])) == 5
