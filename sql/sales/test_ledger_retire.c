@@ -23,11 +23,12 @@ static int stop_group(void **state)
     return 0;
 }
 
-static struct ledger_sale reset(const char *sku)
+static struct ledger_sale reset_by(const char *sku, const char *key)
 {
     struct ledger_sale sale = {.round = 0};
     struct ledger_segment row;
-    struct ledger_reset beginning = {.fences = &fence, .end_round = true};
+    struct ledger_reset beginning = {
+        .key = key, .request = "as asked", .fences = &fence, .end_round = true};
     ledger_sale_find(ledger, sku, &sale);
     strcpy(sale.sku, sku);
     sale.total = 1000;
@@ -35,6 +36,11 @@ static struct ledger_sale reset(const char *sku)
     fence++;
     assert_int_equal(ledger_reset(ledger, &beginning, &sale, &row), LEDGER_OK);
     return sale;
+}
+
+static struct ledger_sale reset(const char *sku)
+{
+    return reset_by(sku, "");
 }
 
 static int start(void **state)
@@ -245,6 +251,33 @@ static void test_settings_of_a_retired_sale_are_no_later_ones(void **state)
     }
 }
 
+static bool is_key_over(const char *key)
+{
+    struct ledger_sale sale;
+    char request[LEDGER_RESET_TEXT_MAX];
+    bool retired = false;
+    assert_int_equal(ledger_reset_find(ledger, "s", key, &sale, request, &retired), LEDGER_OK);
+    return retired;
+}
+
+/* Also the key that made the sale, whose round a reset had ended before: nobody is to believe that
+ * his sale is there. */
+static void test_keys_of_all_its_resets_end_with_the_sale(void **state)
+{
+    (void)state;
+    reset_by("s", "made");
+    struct ledger_sale sale = reset_by("s", "reset");
+    assert_false(is_key_over("made"));
+    assert_false(is_key_over("reset"));
+    struct ledger_held held = count_held(&sale);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_true(is_key_over("made"));
+    assert_true(is_key_over("reset"));
+    reset_by("s", "again");
+    assert_true(is_key_over("made"));
+    assert_false(is_key_over("again"));
+}
+
 /* Purges until nothing is due, in pieces of so many rows. Adds up what went. */
 static struct ledger_purged purge(unsigned piece)
 {
@@ -356,6 +389,7 @@ int main(void)
         TEST(test_order_by_whatever_guard_keeps_the_sale),
         TEST(test_round_that_was_reset_keeps_the_sale),
         TEST(test_settings_of_a_retired_sale_are_no_later_ones),
+        TEST(test_keys_of_all_its_resets_end_with_the_sale),
         TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
         TEST(test_round_that_ended_lately_keeps_its_keys),
         TEST(test_rounds_that_are_due_share_one_reading),

@@ -123,6 +123,12 @@ MUTANTS: dict[str, Mutant] = {
           "taken->ids_from_ms = node->next_ms;"),),
         "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
         simulated=NO_PART),
+    "earlier_reset_key_survives_retire": Mutant(
+        "a reset's key is refused once its sale was retired, whichever round it began",
+        (("sql/sales/ledger_reset.c", "AND e.round>=sale_reset.round)FROM",
+          "AND e.round=sale_reset.round)FROM"),),
+        "test_ledger_retire/test_keys_of_all_its_resets_end_with_the_sale",
+        simulated=NO_PART),
 
     # ---- units that come back ----
     "dirty_segment_is_given_back_as_settled": Mutant(
