@@ -214,7 +214,7 @@ static void test_orders_with_and_without_a_key_have_a_row_each(void **state)
 }
 
 /* As the version before has left them: orders without a key have no row, and those of rounds that
- * are over for long need none any more. */
+ * are over for long need none any more. The purge of the keys of r has come to the order 11. */
 static void test_upgrade_gives_every_order_its_row(void **state)
 {
     (void)state;
@@ -224,12 +224,17 @@ static void test_upgrade_gives_every_order_its_row(void **state)
     commit("s", 2, 1);
     sql_server_do("DELETE FROM order_key WHERE idempotency_key LIKE '#%%';"
                   "DELETE FROM sale_round;"
-                  "INSERT INTO sale_round(sku,round,segments,retired,ended_at,last_id,step)"
-                  "VALUES('t',1,1,1,'2026-01-01',9,'users');"
+                  "INSERT INTO sale_round(sku,round,segments,retired,ended_at,last_id,step,"
+                  "purged_to)VALUES('t',1,1,1,'2026-01-01',9,'users',0),"
+                  "('r',1,1,0,'2026-01-01',13,'keys',11);"
+                  "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                  "VALUES(11,'r',1,'u0',1,0,'2026-01-01'),(12,'r',1,'u0',1,0,'2026-01-01'),"
+                  "(13,'r',1,'u0',1,0,'2026-01-01');"
                   "DELETE FROM schema_version WHERE name='0009_order_key'");
     assert_int_equal(read_all(filter("", "u0", ""), PAGE), 2);
     assert_int_equal(ledger_migrate(ledger, NULL, NULL), LEDGER_OK);
-    assert_int_equal(read_all(filter("", "u0", ""), PAGE), 6);
+    assert_int_equal(read_all(filter("", "u0", ""), PAGE), 8);
+    assert_int_equal(read_all(filter("r", "u0", ""), PAGE), 2);
     assert_int_equal(read_all(filter("t", "u0", ""), PAGE), 0);
 }
 

@@ -64,6 +64,14 @@ MUTANTS: dict[str, Mutant] = {
           "user_id, after, LEDGER_USER_IDS_MAX);"),),
         "test_ledger_list/test_user_finds_every_order_whatever_the_page",
         simulated=NO_PART),
+    "upgrade_drops_ended_rounds_from_lists": Mutant(
+        "after an upgrade a user's list shows each order that it showed before",
+        (("sql/migrations/0009_order_key.sql",
+          "AND r.round=o.round\n"
+          "                    AND (r.step<>'keys' OR o.order_id<=r.purged_to));",
+          "AND r.round=o.round);"),),
+        "test_ledger_list/test_upgrade_gives_every_order_its_row",
+        simulated=NO_PART),
     "cancel_in_an_ended_round_is_only_told": Mutant(
         "an order that was told to be cancelled is cancelled, also when its round is over",
         (("sql/orders/ledger_return.c",
