@@ -11,6 +11,7 @@ from harness.proxy import COMMIT
 from failover import Selling, sells_out
 
 ADDRESS = r'address="?[^ ]*"? '
+DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -110,7 +111,8 @@ def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, 
 
 
 @pytest.mark.parametrize("statement, setting", [
-    ("SET GLOBAL rpl_semi_sync_master_timeout = 10000", "rpl_semi_sync_master_timeout=10000"),
+    (f"SET GLOBAL rpl_semi_sync_master_timeout = {DAY_MS - 1}",
+     f"rpl_semi_sync_master_timeout={DAY_MS - 1}"),
     ("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT",
      "rpl_semi_sync_master_wait_point=AFTER_COMMIT"),
     ("SET GLOBAL rpl_semi_sync_master_wait_no_slave = 0", "rpl_semi_sync_master_wait_no_slave=OFF"),

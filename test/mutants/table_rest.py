@@ -137,6 +137,12 @@ MUTANTS: dict[str, Mutant] = {
           "AND e.round=sale_reset.round)FROM"),),
         "test_ledger_retire/test_keys_of_all_its_resets_end_with_the_sale",
         simulated=NO_PART),
+    "semi_sync_day_in_seconds": Mutant(
+        "a primary that waits less than a day for its replica is told of",
+        (("sql/server/server.h", "LEDGER_SEMI_SYNC_MS_MIN (24LL * 3600 * 1000)",
+          "LEDGER_SEMI_SYNC_MS_MIN (24LL * 3600)"),),
+        system="engines/test_semisync.py::test_primary_that_may_forget_is_told_of",
+        simulated=NO_PART),
 
     # ---- units that come back ----
     "dirty_segment_is_given_back_as_settled": Mutant(
