@@ -130,6 +130,19 @@ def test_primary_that_may_forget_is_told_of(engine, stack, spawn, statement, set
     assert daemon.metric("seckill_ledger_durable") == 0
 
 
+def test_primary_that_may_forget_is_told_of_again_when_it_comes_back(engine, stack, spawn):
+    """The daemon looks at the settings of another primary at once, and those are well."""
+    engine.primary.run("SET GLOBAL sync_binlog = 0")
+    daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
+    wait_said(daemon, "ledger_not_durable", 'setting="sync_binlog=0"')
+    engine.switch()
+    wait_until(lambda: daemon.metric("seckill_ledger_durable") == 1, "a ledger that keeps all")
+    engine.switch()
+    wait_until(lambda: daemon.metric("seckill_ledger_durable") == 0, "a ledger that may forget")
+    wait_until(lambda: len(wait_said(daemon, "ledger_not_durable", "sync_binlog=0")) == 2,
+               "a second warning")
+
+
 def test_two_primaries_are_refused(engine, stack, spawn):
     daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
     daemon.reset("demo", 5, 1)

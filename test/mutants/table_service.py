@@ -245,6 +245,20 @@ MUTANTS: dict[str, Mutant] = {
           "int64_t beyond_ns = change_ns - half_ns - error_ns;"),),
         unit="test_synced_clock/test_step_is_followed_and_told_of",
         simulated=NO_PART),
+    "durability_warned_once_only": Mutant(
+        "the log tells of each time at which the ledger's settings begin to lose orders",
+        (("service/workers/health.c",
+          "strcmp(weakness.setting, probe->weakness.setting) != 0)\n",
+          "strcmp(weakness.setting, probe->weakness.setting) != 0) {\n"),
+         ("service/workers/health.c",
+          "LOG_QUOTE(weakness.effect), LOG_QUOTE(weakness.advice));\n"
+          "    probe->weakness = weakness;\n",
+          "LOG_QUOTE(weakness.effect), LOG_QUOTE(weakness.advice));\n"
+          "        probe->weakness = weakness;\n"
+          "    }\n")),
+        system="engines/test_semisync.py::"
+        "test_primary_that_may_forget_is_told_of_again_when_it_comes_back",
+        simulated=NO_PART),
 
     # ---- figures and the log ----
     "timed_log_level_ends_a_later_one": Mutant(
