@@ -64,6 +64,13 @@ MUTANTS: dict[str, Mutant] = {
           "user_id, after, LEDGER_USER_IDS_MAX);"),),
         "test_ledger_list/test_user_finds_every_order_whatever_the_page",
         simulated=NO_PART),
+    "damaged_row_ends_listing": Mutant(
+        "a list leaves out a damaged order and goes on to the orders behind it",
+        (("sql/orders/ledger_list.c", "*next_out = rows == max ? last : end;",
+          "*next_out = *count_out == max ? last : end;"),),
+        system="faults/test_damaged.py::"
+        "test_damaged_orders_stop_neither_expiry_nor_other_orders",
+        simulated=NO_PART),
     "upgrade_drops_ended_rounds_from_lists": Mutant(
         "after an upgrade a user's list shows each order that it showed before",
         (("sql/migrations/0009_order_key.sql",

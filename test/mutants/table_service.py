@@ -193,6 +193,13 @@ MUTANTS: dict[str, Mutant] = {
         system="orders/test_state.py::"
         "test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline",
         simulated=NO_PART),
+    "negative_offset_minutes_added": Mutant(
+        "a time is read with any offset",
+        (("service/calls/fields.c",
+          "*minutes_out = (hours * 60 + minutes) * (*at == '-' ? -1 : 1);",
+          "*minutes_out = hours * 60 * (*at == '-' ? -1 : 1) + minutes;"),),
+        unit="test_sale_time/test_times_are_read_to_the_ms",
+        simulated=NO_PART),
     "shop_lists_fill_all_memory": Mutant(
         "the shop's lists leave memory for the operators'",
         (("service/calls/list.c",
