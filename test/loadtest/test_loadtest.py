@@ -520,7 +520,7 @@ def test_pages_cite_the_sample():
 
 
 def test_tables_are_compared_with_the_sample(tmp_path):
-    shop = make_run([41_234] * 5, name="a shop's order")
+    shop = make_run([41_234] * 5, name="a shop's order", target="shop order")  # with lines of aims
     found = {"steady": make_result("steady", shop)}
     for lines in (readme.table_lines, readme.short_lines):
         text = readme.replace_tables(readme.BEGIN + readme.END, lines(found))

@@ -2,7 +2,7 @@
 
     44,018<!-- steady; a shop's order; per_s -->     as the tables show such a figure
     44,000<!-- steady; a shop's order; per_s ~000 --> rounded down to thousands
-    4.4<!-- steady; a shop's order; per_s ~万 -->     in units of 10,000
+    4.4<!-- steady; a shop's order; per_s ~万 -->     the same in units of 10,000
     0.7<!-- steady; a shop's order; cpu_us.server ~@50000 --> cores for so many orders a second
 """
 
@@ -36,7 +36,7 @@ def shown(name, value, unit=None):
     if unit == "000":
         return f"{value // 1000 * 1000:,.0f}"
     if unit == "万":
-        return f"{value / 10_000:.1f}"
+        return f"{value // 1000 / 10:.1f}"
     if unit and unit.startswith("@"):
         return f"{value * int(unit[1:]) / 1e6:.2g}"
     if name.startswith("of_"):

@@ -157,7 +157,8 @@ def replace_tables(text, lines):
 
 
 def rows_in(text):
-    """(line, campaign, label, cells after the first) of the tables between the marks."""
+    """(line, campaign, label, cells after the first) of the runs in the tables between the marks.
+    Lines of aims have fewer cells."""
     within, short = False, {what: (name, label) for name, label, what in SHORT_ROWS}
     for number, line in enumerate(text.split("\n"), 1):
         within = (within or line + "\n" == BEGIN) and line + "\n" != END
@@ -165,7 +166,7 @@ def rows_in(text):
         name, _, label = first.partition(": ")
         if within and first in short:
             yield number, *short[first], cells
-        elif within and name in TABLE_CAMPAIGNS and len(cells) > 3:
+        elif within and name in TABLE_CAMPAIGNS and len(cells) > max(FIGURE_CELLS.values()):
             yield number, name, label, cells
 
 
