@@ -58,7 +58,7 @@ def make_run(rates, **varied):
             "serial": {"bare_per_s": 100_000, "combined_per_s": 2 * middle},
             "cpu_us": {"server": 14, "mariadb": 7, "redis": 1},
             "unexpected": 0, "unanswered": 0, "deferred": {"overdue": 5},
-            "audit": {"consistent": True, "orders": 10, "oversold": 0, "lost": 0,
+            "audit": {"consistent": True, "orders": 10, "oversold": 0, "lost": 0, "told": 10,
                       "differences": []}}
 
 
@@ -385,7 +385,7 @@ def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
 
 def test_what_the_audits_found_stands_first(strategies):
     first, second = strategies["runs"][:2]
-    first["audit"].update(orders=33_412_345, oversold=2, consistent=False)
+    first["audit"].update(orders=43_512_345, told=33_412_345, oversold=2, consistent=False)
     second["audit"].update(lost=3, consistent=False)
     found = {"strategies": strategies}
     assert summary.headline(found) == ("33 million orders in 3 runs", "2 oversold, 3 lost")

@@ -30,10 +30,10 @@ def audits(results):
 
 
 def headline(results):
-    """The headline: (orders in how many runs, oversold and lost)."""
+    """The headline: (orders that clients were told of, in how many runs; oversold and lost)."""
     found = audits(results)
     runs = f"{found['run_count']} run{'s' if found['run_count'] != 1 else ''}"
-    return (f"{rounded(found['order_count'])} orders in {runs}",
+    return (f"{rounded(found['told'])} orders in {runs}",
             f"{found['oversold']:,} oversold, {found['lost']:,} lost")
 
 
