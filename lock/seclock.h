@@ -287,7 +287,8 @@ SECLOCK_API enum seclock_result seclock_status(struct seclock_client *client,
                                                struct seclock_status *status_out);
 
 /* Takes the lock away from its holder and wakes the waiters. The holder learns of it at its next
- * renewal. SECLOCK_OK; SECLOCK_NOT_OWNER: nobody held the lock. The fence stays. */
+ * renewal. SECLOCK_OK; SECLOCK_NOT_OWNER: nobody held the lock; SECLOCK_UNKNOWN: an answer was
+ * lost, and seclock_status tells whether somebody holds the lock. The fence stays. */
 SECLOCK_API enum seclock_result seclock_break(struct seclock_client *client, enum seclock_kind kind,
                                               const char *name);
 
