@@ -390,14 +390,14 @@ def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(sta
 
 def test_order_whose_row_is_held_keeps_no_other_from_being_cancelled(stack, spawn):
     daemon = spawn(stack)
-    daemon.reset("demo", 10, 2)
-    held, *others = [daemon.order().json()["order_id"] for _ in range(6)]
+    daemon.reset("demo", 60, 2)
+    orders = [daemon.order().json()["order_id"] for _ in range(60)]
+    held = orders[30]  # in the midst of others, with some of which it shares a transaction
     with stack.ledger.transaction(f"SELECT 1 FROM orders WHERE order_id={held} FOR UPDATE"):
-        with ThreadPoolExecutor(6) as pool:
-            waiting = pool.submit(daemon.cancel, held)
-            answers = list(pool.map(daemon.cancel, others))
-        assert {response.status for response in answers} == {200}
-        assert waiting.result().answer == "503 unavailable"
+        with ThreadPoolExecutor(12) as pool:
+            answers = dict(zip(orders, pool.map(daemon.cancel, orders)))
+        assert answers.pop(held).answer == "503 unavailable"
+        assert {response.status for response in answers.values()} == {200}
     assert daemon.cancel(held).status == 200
     assert audit_after_faults(daemon) == 0
 
