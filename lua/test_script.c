@@ -182,7 +182,7 @@ static int start(void **state)
     redis_server_do("CONFIG SET maxmemory 0");
     redis_server_do("FLUSHALL");
     redis_server_do("SCRIPT FLUSH");
-    redis = redis_server_open(1000);
+    redis = redis_server_open(REDIS_SERVER_MS);
     return 0;
 }
 
@@ -820,7 +820,7 @@ static void test_first_pipeline_of_a_connection_keeps_its_order(void **state)
     redis_server_do("SCRIPT FLUSH");
     run(take("other", 3, 1));
     redis_close(&redis);
-    redis = redis_server_open(1000);
+    redis = redis_server_open(REDIS_SERVER_MS);
     struct script_call calls[] = {settle("mine", 88, 0), take("next", 3, 4)};
     script_run(redis, calls, 2);
     EXPECT(calls[0], 1);

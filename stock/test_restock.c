@@ -111,7 +111,7 @@ static void test_repeat_tells_every_process_of_the_units(void **state)
     reset(5, 2);
     assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);
     assert_int_equal(sell_out(), 8);
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(REDIS_SERVER_MS);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(add(3, "k"), STOCK_ADMIN_OK);

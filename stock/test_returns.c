@@ -43,7 +43,7 @@ static void lock_and_die(int lease_ms, bool take)
 {
     struct script_call call;
     struct lock_hold hold;
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(REDIS_SERVER_MS);
     lock_redis_prepare(&hold, STOCK_PREFIX, "s:0", lease_ms);
     script_begin(&call, SCRIPT_stock_take);
     script_key(&call, "seckill:{s:0}:lock");
@@ -228,7 +228,7 @@ static void test_return_is_published(void **state)
     char message[IDENTIFIER_SIZE];
     reset(2, 1);
     uint64_t first = buy(1), second = buy(1);
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(REDIS_SERVER_MS);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     assert_int_equal(cancel(first), STOCK_STATE_OK);
     assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);

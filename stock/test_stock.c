@@ -244,7 +244,7 @@ static void lock_and_die(uint32_t segment, int lease_ms, uint32_t wanted)
     static const char *const keys[] = {"lock", "segment", "fence"};
     struct script_call call;
     struct lock_hold hold;
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(REDIS_SERVER_MS);
     snprintf(name, sizeof name, "s:%u", segment);
     lock_redis_prepare(&hold, STOCK_PREFIX, name, lease_ms);
     script_begin(&call, SCRIPT_stock_take);
@@ -1204,7 +1204,7 @@ static void test_reset_is_published(void **state)
 {
     (void)state;
     char message[IDENTIFIER_SIZE];
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(REDIS_SERVER_MS);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     reset("s", 2, 1);
     assert_int_equal(redis_server_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);

@@ -196,7 +196,8 @@ def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
         far.send("acquire", 1, "queue", "n", wait=120000)
         wait_until(lambda: near("status", "queue", "n")["waiting"] == 1, "queueing up")
         proxy.refuse()
-        assert far.read()["result"] == "failed"
+        # The answer to its node may still be under way, though others see the node.
+        assert far.read()["result"] in ("failed", "unknown")
         proxy.admit()
         assert settled(near, "release", 1)["result"] == "ok"
         assert near.acquire("queue", "n", wait=30000)["result"] == "ok"
