@@ -242,6 +242,10 @@ static void test_bad_parts(void **state)
         {"redis://h:1:2", "port"},
         {"redis://[::1", "bracket"},
         {"redis://[]:1", "bracket"},
+        {"redis://[$]", "not an IPv6 address"},
+        {"redis://[127.0.0.1]", "not an IPv6 address"},
+        {"redis://[::1%]", "not an IPv6 address"},
+        {"redis://[fe80::1%eth$0]", "not an IPv6 address"},
         {"redis://[::1]1", "brackets"},
         {"redis://[::1]:", "port"},
         {"redis://h/x", "database"},
@@ -279,7 +283,7 @@ static void test_lengths(void **state)
         int size;
     } parts[] = {
         {"redis://%0*d", "redis", URL_PART_SIZE},
-        {"redis://[%0*d]", "redis", URL_PART_SIZE},
+        {"redis://[::1%%%0*d]", "redis", URL_PART_SIZE - 4},
         {"redis://%0*d:p@h", "redis", URL_USER_SIZE},
         {"redis://u:%0*d@h", "redis", URL_PART_SIZE},
         {"mysql://h/%0*d", "mysql", URL_PART_SIZE},

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* memrchr, strcasestr */
 #include "base/url.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -110,6 +111,30 @@ static const char *read_port(struct span port, struct url_server *server)
     return NULL;
 }
 
+/* Names and IPv4 addresses have letters, digits and - . _ only. Without this check a list with
+ * another separator than the comma would be looked up as one name. */
+static bool is_host(const char *host)
+{
+    for (; *host; host++)
+        if (!isalnum((unsigned char)*host) && !strchr("-._", *host))
+            return false;
+    return true;
+}
+
+/* An address may be followed by % and its zone. */
+static bool is_ipv6(const char *host)
+{
+    struct in6_addr address;
+    char text[INET6_ADDRSTRLEN];
+    size_t length = strcspn(host, "%");
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, host, length);
+    text[length] = '\0';
+    return inet_pton(AF_INET6, text, &address) == 1 &&
+           (host[length] == '\0' || (host[length + 1] != '\0' && is_host(host + length + 1)));
+}
+
 static const char *read_bracketed(struct span place, struct url_server *server)
 {
     const char *end = find(place, ']');
@@ -123,17 +148,9 @@ static const char *read_bracketed(struct span place, struct url_server *server)
     if (length >= sizeof server->host)
         return "the host is too long";
     memcpy(server->host, place.from + 1, length); /* as it is: a zone has a % of its own */
+    if (!is_ipv6(server->host))
+        return "what stands in brackets is not an IPv6 address";
     return read_port(port, server);
-}
-
-/* Names and IPv4 addresses have letters, digits and - . _ only. Without this check a list with
- * another separator than the comma would be looked up as one name. */
-static bool is_host(const char *host)
-{
-    for (; *host; host++)
-        if (!isalnum((unsigned char)*host) && !strchr("-._", *host))
-            return false;
-    return true;
 }
 
 /* Reads host[:port]. The host may be missing: the caller judges that. */
