@@ -6,6 +6,7 @@
 #include "test/simulate/daemon/daemon.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static struct daemon *daemons[PROCESSES_MAX];
 void daemon_begin(void)
 {
     memset(daemons, 0, sizeof daemons);
+    json_set_alloc_funcs(malloc, free); /* the arena's, which forgets what the dead have left */
 }
 
 struct service *daemon_service(const struct process *process)
