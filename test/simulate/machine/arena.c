@@ -19,7 +19,7 @@ struct region {
 };
 
 static struct region small = {.size = (size_t)64 << 20};
-static struct region large = {.size = (size_t)4 << 30};
+static struct region large = {.size = (size_t)64 << 30}; /* few of its pages are touched */
 
 /* The blocks of the large region: what stood in them would touch a page. */
 static struct {
