@@ -44,7 +44,7 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
-    enum seclock_result result = redis_server_commands(server, &command, 1, NULL);
+    enum seclock_result result = redis_server_commands(server, &command, 1);
     if (result == SECLOCK_OK) {
         size_t size = 0;
         const char *data = command_text(&command, 1, &size);

@@ -261,7 +261,7 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
         result = lock_none_held(repeated);
     if (result == SECLOCK_OK && head) {
         snprintf(channel, sizeof channel, "%s:%.*s", keys[0], SECLOCK_TOKEN_MAX - 2, head);
-        redis_server_commands(self, &wake, 1, NULL);
+        redis_server_commands(self, &wake, 1);
         command_clear(&wake, 1);
     }
     command_clear(commands, count);
@@ -280,7 +280,7 @@ static enum seclock_result set_status(const struct redis_row *row, struct redis_
                                  {.argc = 2, .argv = {"ZCARD", holds}},
                                  {.argc = 1, .argv = {"TIME"}}};
     redis_server_key(server, name, row->holds, holds);
-    enum seclock_result result = redis_server_commands(server, commands, 3, NULL);
+    enum seclock_result result = redis_server_commands(server, commands, 3);
     const char *last = command_text(&commands[0], 0, &length);
     int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
     int64_t left_ms = command_int(&commands[0], 1) - now_ms;
@@ -323,7 +323,7 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
     }
     if (row->owned)
         commands[count++] = (struct command){.argc = 2, .argv = {"HLEN", lock}};
-    enum seclock_result result = redis_server_commands(self, commands, count, NULL);
+    enum seclock_result result = redis_server_commands(self, commands, count);
     const char *text = in_key ? command_text(holder, -1, NULL) : NULL;
     if (result == SECLOCK_OK) {
         status_out->fence = (uint64_t)command_int(&commands[0], -1);
@@ -348,7 +348,7 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size)
 {
     struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};
-    enum seclock_result result = redis_server_commands(self, &command, 1, NULL);
+    enum seclock_result result = redis_server_commands(self, &command, 1);
     const char *policy = command_text(&command, 1, NULL);
     if (policy && strcmp(policy, "noeviction") != 0)
         snprintf(warning_out, size, "Redis may evict locks: maxmemory-policy is %s, not noeviction",

@@ -69,7 +69,7 @@ static enum seclock_result count_of(struct redis_server *server, const char *nam
     char key[SCRIPT_KEY_MAX];
     struct command command = {.argc = 2, .argv = {"GET", key}};
     redis_server_key(server, name, FIELD, key);
-    enum seclock_result result = redis_server_commands(server, &command, 1, NULL);
+    enum seclock_result result = redis_server_commands(server, &command, 1);
     *left_out = command_text(&command, -1, NULL) ? command_int(&command, -1) : ABSENT;
     command_clear(&command, 1);
     return result;

@@ -218,21 +218,20 @@ enum seclock_result redis_server_answer(const struct script_call *call, enum sec
     return result == SECLOCK_OK && call->values[0] != 1 ? no : result;
 }
 
-enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
-                                          size_t count, bool *repeated_out)
+/* Tells whether they were run again. */
+static enum seclock_result run_commands(struct redis_server *server, struct command *commands,
+                                        size_t count, bool *repeated_out)
 {
     assert(count > 0);
     enum seclock_result result = SECLOCK_OK;
-    bool repeated = false;
     struct redis *redis = redis_server_take(server);
-    if (repeated_out)
-        *repeated_out = false;
+    *repeated_out = false;
     if (!redis)
         return SECLOCK_FAILED;
     command_run(redis, commands, count);
     for (size_t i = 0; i < count; i++)
-        repeated = repeated || commands[i].result == REDIS_UNKNOWN;
-    if (repeated) {
+        *repeated_out = *repeated_out || commands[i].result == REDIS_UNKNOWN;
+    if (*repeated_out) {
         command_clear(commands, count);
         command_run(redis, commands, count);
     }
@@ -241,14 +240,19 @@ enum seclock_result redis_server_commands(struct redis_server *server, struct co
     if (result != SECLOCK_OK)
         redis_server_failed(server, redis);
     redis_server_give(server, redis);
-    if (repeated_out)
-        *repeated_out = repeated;
     return result;
+}
+
+enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
+                                          size_t count)
+{
+    bool repeated;
+    return run_commands(server, commands, count, &repeated);
 }
 
 enum seclock_result redis_server_change(struct redis_server *server, struct command *commands,
                                         size_t count, bool *repeated_out)
 {
-    enum seclock_result result = redis_server_commands(server, commands, count, repeated_out);
+    enum seclock_result result = run_commands(server, commands, count, repeated_out);
     return result == SECLOCK_FAILED && *repeated_out ? SECLOCK_UNKNOWN : result;
 }

@@ -57,14 +57,15 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
  * number is another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
 enum seclock_result redis_server_answer(const struct script_call *call, enum seclock_result no);
 
-/* Runs plain commands that may be repeated, and runs them again when one of them was not answered
- * (then `repeated_out`, may be NULL, is true). SECLOCK_OK when all are answered, else
- * SECLOCK_FAILED or SECLOCK_UNKNOWN by the last sending. The caller clears them in any case. */
+/* Runs plain commands that may be repeated, and runs them again when one of them was not answered.
+ * SECLOCK_OK when all are answered, else SECLOCK_FAILED or SECLOCK_UNKNOWN by the last sending. The
+ * caller clears them in any case. */
 enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
-                                          size_t count, bool *repeated_out);
+                                          size_t count);
 
-/* As redis_server_commands, for commands that change something: SECLOCK_UNKNOWN as well when the
- * second sending failed, because the first may have been carried out. */
+/* The same for commands that change something: SECLOCK_UNKNOWN as well when they were run again
+ * (then `repeated_out` is true) and that failed, because the first sending may have been carried
+ * out. */
 enum seclock_result redis_server_change(struct redis_server *server, struct command *commands,
                                         size_t count, bool *repeated_out);
 
