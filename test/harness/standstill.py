@@ -80,3 +80,12 @@ def timed(call):
     with Elapsed() as passed:
         answer = call()
     return answer, passed
+
+
+def undisturbed(call, failed):
+    """What the call returned. It is made again when it failed and the machine stood still
+    meanwhile: leases end in that time."""
+    while True:
+        answer, passed = timed(call)
+        if passed.running == passed.seconds or not failed(answer):
+            return answer
