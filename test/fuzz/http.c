@@ -254,6 +254,7 @@ static void go_on(int fd, int turns)
 {
     for (int i = 0; i < turns; i++) {
         thread->runs_due++; /* so that the turn does not wait */
+        thread->hangups_due_ns = 0; /* the daemon looks every 50 ms, which turns here do not last */
         turn(thread);
         carry_all();
         read_output(fd);
