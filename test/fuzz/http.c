@@ -253,7 +253,7 @@ static void check_output(void)
 static void go_on(int fd, int turns)
 {
     for (int i = 0; i < turns; i++) {
-        thread->runs_due++; /* so that the turn does not wait */
+        thread->runs_due++;         /* so that the turn does not wait */
         thread->hangups_due_ns = 0; /* the daemon looks every 50 ms, which turns here do not last */
         turn(thread);
         carry_all();
