@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.clock import Clock
-from harness.daemon import PROGRAM, TOKEN
+from harness.daemon import TOKEN
 from harness.daemon import PlainDaemon
-from harness.processes import free_port
+from harness.processes import PROGRAM, free_port
 from harness.proxy import FaultProxy
 from harness.servers import MariaServer, RedisServer
 from harness.stack import Stack

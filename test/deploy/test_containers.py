@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.daemon import PROGRAM, STEADY
-from harness.processes import ROOT, clean_environment, free_port, spawn as start_process, wait_until
+from harness.daemon import STEADY
+from harness.processes import (PROGRAM, ROOT, clean_environment, free_port,
+                               spawn as start_process, wait_until)
 from harness.redis import Redis
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.daemon import PROGRAM
-from harness.processes import ROOT, clean_environment
+from harness.processes import PROGRAM, ROOT, clean_environment
 
 PREFIX, SYSCONFDIR = "/opt/seckill", "/opt/etc"
 BUILD = Path(PROGRAM).parent

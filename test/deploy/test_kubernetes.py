@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from harness.daemon import PROGRAM, STEADY, TOKEN, Daemon
-from harness.processes import ROOT, clean_environment
+from harness.daemon import STEADY, TOKEN, Daemon
+from harness.processes import PROGRAM, ROOT, clean_environment
 from kubernetes_schema import KINDS
 
 FOLDER = ROOT / "deploy" / "kubernetes"

@@ -12,8 +12,8 @@ import pytest
 from balancer import HAPROXY, PodProxy
 from harness.audit import audit_after_faults
 from harness.client import assert_problem, send
-from harness.daemon import PROGRAM, TOKEN
-from harness.processes import clean_environment, free_port, wait_until
+from harness.daemon import TOKEN
+from harness.processes import PROGRAM, clean_environment, free_port, wait_until
 from harness.stack import PrivateStack
 
 pytestmark = pytest.mark.skipif(not HAPROXY, reason="no HAProxy is installed")

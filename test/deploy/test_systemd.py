@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from harness.client import send
-from harness.daemon import PATIENT, PROGRAM, STEADY, TOKEN, Daemon
-from harness.processes import ROOT, free_port, spawn as start_process, wait_until
+from harness.daemon import PATIENT, STEADY, TOKEN, Daemon
+from harness.processes import PROGRAM, ROOT, free_port, spawn as start_process, wait_until
 from harness.supervisor import Supervisor
 
 UNITS = ROOT / "deploy" / "systemd"

@@ -10,12 +10,12 @@ import pytest
 from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults
 from harness.daemon import STEADY
 from harness.engines_cluster import RedisCluster
-from harness.processes import ROOT, wait_until
+from harness.processes import BUILD, wait_until
 
 SEGMENTS = 20
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 ACCEPTED = 'seckill_orders_total{outcome="accepted"}'
-CONFORMANCE = ROOT / os.environ.get("BUILD", "build") / "test" / "test_conformance"
+CONFORMANCE = BUILD / "test" / "test_conformance"
 PARTS = 12  # of the conformance tests, side by side: most of their time they wait
 
 

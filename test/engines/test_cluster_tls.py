@@ -2,7 +2,6 @@
 are met with the wrong kind of address."""
 
 import copy
-import os
 import signal
 import subprocess
 import time
@@ -12,12 +11,10 @@ import pytest
 from harness.audit import audit, sell_out
 from harness.daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
-from harness.processes import ROOT, clean_environment, wait_until
+from harness.processes import BUILD, clean_environment, wait_until
 from test_cluster import SEGMENTS, accept_more, finish, segment_key, segments_of, settle_anew
 
 pytestmark = pytest.mark.xdist_group("cluster_tls")  # one cluster for all
-
-BUILD = os.environ.get("BUILD", str(ROOT / "build"))
 
 
 @pytest.fixture(scope="module", name="cluster")

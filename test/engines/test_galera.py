@@ -6,7 +6,7 @@ import pytest
 
 from harness.daemon import HASTY
 from harness.engines_ledger import GALERA_PROVIDER, GaleraTrio
-from harness.processes import ROOT, wait_until
+from harness.processes import BUILD, wait_until
 from failover import Selling, sells_out
 
 pytestmark = pytest.mark.skipif(not GALERA_PROVIDER.exists(), reason="no galera-4 is installed")
@@ -85,7 +85,7 @@ def test_one_address_waits_for_what_was_committed(engine, stack, spawn):
 
 
 def seclock(server, kind):
-    return subprocess.run([ROOT / "build" / "seclock", "--server", server, "--kind", kind,
+    return subprocess.run([BUILD / "seclock", "--server", server, "--kind", kind,
                            "--wait", "30", "name", "--", "true"],
                           capture_output=True, text=True, timeout=60, check=False)
 

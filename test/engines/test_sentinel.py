@@ -1,6 +1,5 @@
 """The service beside a Redis that sentinels watch: masters die, stand still and come back."""
 
-import os
 import subprocess
 import time
 
@@ -9,10 +8,9 @@ import pytest
 from harness.audit import audit_after_faults
 from harness.daemon import HASTY
 from harness.engines_sentinel import SentinelTrio
-from harness.processes import ROOT, clean_environment, wait_until
+from harness.processes import BUILD, clean_environment, wait_until
 from harness.stack import Stack
 
-BUILD = os.environ.get("BUILD", str(ROOT / "build"))
 ACCEPTED = 'seckill_orders_total{outcome="accepted"}'
 SERVE_SECONDS_MAX = 60
 UNITS = 50_000

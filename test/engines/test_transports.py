@@ -1,6 +1,5 @@
 """Redis by a Unix socket and over TLS: the service sells, and a wrong certificate is refused."""
 
-import os
 import subprocess
 
 import pytest
@@ -8,10 +7,8 @@ import pytest
 from harness.audit import audit
 from harness.daemon import HASTY, STEADY
 from harness.engines_sentinel import RedisDoors
-from harness.processes import ROOT, clean_environment, wait_until
+from harness.processes import BUILD, clean_environment, wait_until
 from harness.stack import Stack
-
-BUILD = os.environ.get("BUILD", str(ROOT / "build"))
 
 
 @pytest.fixture(scope="module")

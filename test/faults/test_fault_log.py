@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.client import assert_problem
-from harness.processes import clean_environment, free_port, wait_until
+from harness.processes import PROGRAM, clean_environment, free_port, wait_until
 from harness.proxy import COMMIT
 
 PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
@@ -232,8 +232,8 @@ def test_no_secret_reaches_the_log(changes):
     options |= changes
     env = clean_environment() | {f"SECKILL_{name.upper()}": value
                                  for name, value in options.items()}
-    process = subprocess.Popen([os.environ.get("SECKILL_DAEMON", "build/seckilld")], env=env,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+    process = subprocess.Popen([PROGRAM], env=env, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, bufsize=0)
     text = process.stdout.readline()  # a slow machine takes its time until here
     try:
         process.wait(0.7)

@@ -3,9 +3,9 @@
 import os
 import struct
 
-from harness.processes import ROOT
+from harness.processes import BUILD
 
-PRELOAD = ROOT / os.environ.get("BUILD", "build") / "test" / "shifted_clock.so"
+PRELOAD = BUILD / "test" / "shifted_clock.so"
 TEST_SECONDS_MAX = 180  # conftest.py ends a test that takes longer
 
 

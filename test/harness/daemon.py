@@ -2,7 +2,6 @@
 those that tests want."""
 
 import http.client
-import os
 import re
 import secrets
 import time
@@ -10,7 +9,7 @@ import time
 from harness import standstill
 from harness.bounds import bound_s, is_late
 from harness.client import send
-from harness.processes import ROOT, HarnessError, free_port
+from harness.processes import PROGRAM, HarnessError, free_port
 from harness.program import LOG_SHOWN_MAX, Program
 
 TOKEN = "test-token-0123456789"
@@ -21,7 +20,6 @@ HASTY = {"redis_timeout_ms": 500, "mysql_timeout_ms": 5000}
 # Those of all other daemons: a server that is slow with the machine must not pass for one that is
 # gone, and the answer to an order comes after that of its servers.
 PATIENT = {"redis_timeout_ms": 15_000, "mysql_timeout_ms": 15_000, "deadline_ms": 20_000}
-PROGRAM = os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld"))
 
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
 RESET_SETTINGS = {"starts_at": None, "ends_at": None, "per_user_limit": None, "pay_within_s": None,

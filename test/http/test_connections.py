@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from harness.client import order_bytes, read_response, read_to_end
-from harness.daemon import PROGRAM
-from harness.processes import wait_until
+from harness.processes import PROGRAM, wait_until
 
 GET = b"GET /stock/demo HTTP/1.1\r\nHost: x\r\n\r\n"
 MAX = 80

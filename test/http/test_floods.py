@@ -8,8 +8,8 @@ import time
 import pytest
 
 from harness.audit import answered, audit
-from harness.daemon import PROGRAM, STEADY
-from harness.processes import wait_until
+from harness.daemon import STEADY
+from harness.processes import PROGRAM, wait_until
 from harness.standstill import timed
 
 CLIENTS, PROBES = 2000, 15

@@ -14,9 +14,9 @@ import pytest
 
 from harness.audit import audit
 from harness.client import order_bytes, read_response, read_to_end, send_many
-from harness.daemon import PROGRAM, STEADY
+from harness.daemon import STEADY
 from harness.load import crowd
-from harness.processes import wait_until
+from harness.processes import PROGRAM, wait_until
 
 ANSWERS_MB_MAX = 32  # of long answers that wait for their clients (service/request/answer.h)
 CONNECTION_KB = 18   # libmicrohttpd's memory, the request and its body

@@ -16,10 +16,9 @@ from array import array
 import pytest
 
 from harness import audit
-from harness.daemon import PROGRAM
 from harness.daemon import parse_metrics
 from harness.engines_cluster import RedisCluster
-from harness.processes import ROOT, HarnessError
+from harness.processes import PROGRAM, ROOT, HarnessError
 
 LOADTEST = ROOT / "loadtest"
 BUILD = Path(PROGRAM).resolve().parent

@@ -5,12 +5,9 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
-from harness.daemon import PROGRAM
-from harness.processes import wait_until
+from harness.processes import BUILD, wait_until
 
-BUILD = Path(PROGRAM).parent
 SECLOCK = BUILD / "seclock"
 DRIVER, HISTORY = BUILD / "test/lock_driver", BUILD / "test/lock_history"
 

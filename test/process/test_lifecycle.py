@@ -18,8 +18,8 @@ import pytest
 from harness.audit import answered, audit, sell_out
 from harness.buyers import Buyers
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
-from harness.daemon import HASTY, PROGRAM, STEADY, Daemon
-from harness.processes import free_port, wait_until
+from harness.daemon import HASTY, STEADY, Daemon
+from harness.processes import PROGRAM, free_port, wait_until
 from harness.proxy import WRITE
 from harness.stack import Stack
 from harness.standstill import Elapsed, timed

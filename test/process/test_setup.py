@@ -10,9 +10,9 @@ import pymysql
 import pytest
 
 from harness.audit import audit
-from harness.daemon import PROGRAM, STEADY
+from harness.daemon import STEADY
 from harness.engines_sentinel import Certificates
-from harness.processes import clean_environment, spawn as start_process, wait_until
+from harness.processes import PROGRAM, clean_environment, spawn as start_process, wait_until
 from harness.proxy import Link
 from harness.standstill import timed
 

@@ -13,7 +13,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.processes import ROOT, clean_environment, free_port
+from harness.processes import BUILD, ROOT, clean_environment, free_port
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
@@ -81,11 +81,10 @@ class Reader:
                     "SECKILL_STACK_BUFFER_POOL": "128M", "HOME": str(directory),
                     "LC_ALL": "C.UTF-8", "BUILD": "build", **env}
         self.directory.mkdir()
-        build = os.path.dirname(os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld")))
         for path in ROOT.iterdir():
             if path.name not in ("run", "build", ".git"):
                 (self.directory / path.name).symlink_to(path)
-        (self.directory / "build").symlink_to(build)
+        (self.directory / "build").symlink_to(BUILD)
 
     def __enter__(self):
         return self

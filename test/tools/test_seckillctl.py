@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.daemon import PROGRAM, STEADY, TOKEN
-from harness.processes import ROOT, clean_environment, free_port, wait_until
+from harness.daemon import STEADY, TOKEN
+from harness.processes import PROGRAM, ROOT, clean_environment, free_port, wait_until
 from harness.proxy import Link
 
 CONTROL = Path(PROGRAM).parent / "seckillctl"

@@ -10,8 +10,7 @@ from contextlib import ExitStack, suppress
 import pymysql
 
 from chaos.kinds import kind, one_of, seconds, times
-from harness.daemon import PROGRAM
-from harness.processes import HarnessError
+from harness.processes import PROGRAM, HarnessError
 
 FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set
 MANY = 500               # what harness/servers.py starts it with
