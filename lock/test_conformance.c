@@ -180,7 +180,7 @@ static void test_abandoned_hold_ends(void **state)
     struct seclock_handle *hold, *second;
     struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
     seclock_free(&hold);
     int64_t began_ms = now_ms();
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
@@ -318,7 +318,7 @@ static void test_owner_enters_again(void **state)
         give(&first);
         return;
     }
-    assert_result(seclock_acquire(mine, &wanted, &second), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &second), SECLOCK_OK);
     assert_int_equal(seclock_hold_count(second), 2);
     assert_int_equal(seclock_fence(second), seclock_fence(first));
     if (subject->is & LEASED) {
@@ -485,7 +485,7 @@ static void test_fixed_lease_ends(void **state)
     wanted.lease_ms = 300;
     wanted.fixed_lease = true;
     int64_t began_ms = now_ms();
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
     assert_in_range(seclock_remaining_ms(hold), 0, 300);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     assert_in_range(now_ms() - began_ms, 290, 300 + POLL_MS + SLACK_MS);
@@ -507,7 +507,7 @@ static void test_fixed_lease_ends_without_notice(void **state)
     if (!(subject->is & (LEASED | LAPSES)))
         return;
     wanted.lease_ms = 600;
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
     wanted.lease_ms = 2000;
     enum seclock_result reentry = seclock_acquire(mine, &wanted, &again);
     assert_int_equal(reentry == SECLOCK_OK, (subject->is & REENTRANT) != 0);
@@ -597,7 +597,7 @@ static void test_break_is_told_once(void **state)
     struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
     assert_result(seclock_break(other, subject->kind, name), SECLOCK_NOT_OWNER);
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
     assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
     wait_for(losses == 1);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
@@ -622,7 +622,7 @@ static void test_loss_may_be_answered_by_a_release(void **state)
     struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
     wanted.on_lost = release_on_loss;
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
     assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     wait_for(losses == 1);
