@@ -90,7 +90,7 @@ static inline void sleep_ms(int ms)
         assert_int_equal(result_is, result_wanted);                                                \
     } while (0)
 
-/* As seclock_acquire, for a short lease: again while the machine takes longer than that to answer. */
+/* As seclock_acquire, for a short lease: again while the machine takes longer than it to answer. */
 static inline enum seclock_result acquire_in_time(struct seclock_client *client,
                                                   const struct seclock_request *request,
                                                   struct seclock_handle **hold_out)
