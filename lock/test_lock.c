@@ -344,6 +344,43 @@ static void test_child_of_fork_keeps_no_connection(void **state)
     assert_int_equal(ended, 0);
 }
 
+/* Its clients open the servers of a cluster, of which none answers, until told to stop. */
+static void *open_thread(void *argument)
+{
+    atomic_bool *stop = argument;
+    const char *urls[] = {"mysql://nobody@127.0.0.1:1,127.0.0.1:2/nothing", NULL};
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix);
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_TABLE);
+    struct seclock_client *opened;
+    struct seclock_handle *handle;
+    while (!atomic_load(stop) && seclock_open(&options, &opened) == SECLOCK_OK) {
+        seclock_acquire(opened, &request, &handle);
+        seclock_close(&opened);
+    }
+    return NULL;
+}
+
+static void test_fork_while_servers_are_opened_ends(void **state)
+{
+    (void)state;
+    enum { FORKS = 500 };
+    atomic_bool stop = false;
+    pthread_t thread;
+    int ended;
+    assert_int_equal(pthread_create(&thread, NULL, open_thread, &stop), 0);
+    fflush(NULL);
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(0);
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_int_equal(ended, 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+}
+
 /* ---- callers that are wrong ---- */
 
 static void test_nothing_is_not_held(void **state)
@@ -450,6 +487,7 @@ int main(void)
         CASE(test_watchdogs_renewal_answered_after_the_lease_is_a_loss),
         CASE(test_waiter_bears_a_second_outage),
         CASE(test_child_of_fork_keeps_no_connection),
+        CASE(test_fork_while_servers_are_opened_ends),
         CASE(test_nothing_is_not_held),
         CASE(test_error_text_is_the_threads_own),
         CASE(test_client_is_closed_before_its_handles),

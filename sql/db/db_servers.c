@@ -194,7 +194,6 @@ struct db_servers {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all of them: it is seldom taken */
 static pthread_cond_t ended;
 static struct db_servers *all;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void init_ended(void)
 {
@@ -232,7 +231,10 @@ static void in_child(void)
     pthread_mutex_unlock(&mutex);
 }
 
-static void begin(void)
+/* A fork calls what was registered last first. Registered when the program or library is loaded,
+ * this one comes after those of the program and of lock/, which may hold mutexes of their own while
+ * they open a ledger. */
+static void __attribute__((constructor)) begin(void)
 {
     init_ended();
     pthread_atfork(before_fork, after_fork, in_child);
@@ -407,7 +409,6 @@ static struct db_servers *make(const char *url)
 
 struct db_servers *db_servers_get(const char *url)
 {
-    pthread_once(&once, begin);
     pthread_mutex_lock(&mutex);
     struct db_servers *servers = all;
     while (servers && strcmp(servers->url, url) != 0)
