@@ -21,14 +21,12 @@ class Supervisor:
         return self
 
     def __exit__(self, *_):
-        self.socket.close()
+        self.socket.shutdown(socket.SHUT_RD)
+        self.thread.join()  # when the machine goes on after a standstill, the kernel asks again by
+        self.socket.close()  # the number of the descriptor, which may be another's by then
 
     def collect(self):
-        while True:
-            try:
-                text = self.socket.recv(4096).decode()
-            except OSError:
-                return
+        while text := self.socket.recv(4096).decode():
             self.messages.append(dict(line.split("=", 1) for line in text.splitlines()))
 
     def told(self, name):

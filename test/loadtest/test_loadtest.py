@@ -570,12 +570,15 @@ class Staller:
         self.seen = seen
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self.accept, daemon=True)
 
     def __enter__(self):
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread.start()
         return "127.0.0.1:%d" % self.listener.getsockname()[1]
 
     def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.listener.close()
 
     def accept(self):
