@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from harness.daemon import STEADY
-from harness.processes import (PROGRAM, ROOT, clean_environment, free_port,
+from harness.processes import (BUILD, PROGRAM, ROOT, clean_environment, free_port,
                                spawn as start_process, wait_until)
 from harness.redis import Redis
 
@@ -23,7 +23,7 @@ OVERLAYS = {name: yaml.safe_load((ROOT / "deploy" / f"compose.{name}.yaml").read
 SERVICES = COMPOSE["services"]
 OURS = SERVICES["seckilld"]
 SECRETS = "/run/secrets"
-CONTROL = Path(PROGRAM).parent / "seckillctl"
+CONTROL = BUILD / "seckillctl"
 FOLDED = DOCKERFILE.replace("\\\n", " ")
 # The fields of a service in Compose that these files use.
 SERVICE_KEYS = {

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import PROGRAM, ROOT, clean_environment
+from harness.processes import BUILD, PROGRAM, ROOT, clean_environment
 
 PREFIX, SYSCONFDIR = "/opt/seckill", "/opt/etc"
-BUILD = Path(PROGRAM).parent
 CONFIGURATION = "opt/etc/seckill/seckill.conf"
 MONITORING = sorted(path.relative_to(ROOT / "deploy") for folder in ("prometheus", "grafana")
                     for path in (ROOT / "deploy" / folder).iterdir())

@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,11 @@ from balancer import HAPROXY, PodProxy
 from harness.audit import audit_after_faults
 from harness.client import assert_problem, send
 from harness.daemon import TOKEN
-from harness.processes import PROGRAM, clean_environment, free_port, wait_until
+from harness.processes import BUILD, clean_environment, free_port, wait_until
 from harness.stack import PrivateStack
 
 pytestmark = pytest.mark.skipif(not HAPROXY, reason="no HAProxy is installed")
-CONTROL = Path(PROGRAM).parent / "seckillctl"
+CONTROL = BUILD / "seckillctl"
 SKUS = ("zero", "one")  # by their pods
 PATIENCE_S = 60
 NOINPUT, UNAVAILABLE, USAGE = 66, 69, 64

@@ -13,7 +13,7 @@ import pytest
 
 from harness.client import send
 from harness.daemon import PATIENT, STEADY, TOKEN, Daemon
-from harness.processes import PROGRAM, ROOT, free_port, spawn as start_process, wait_until
+from harness.processes import BUILD, PROGRAM, ROOT, free_port, spawn as start_process, wait_until
 from harness.supervisor import Supervisor
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -67,7 +67,7 @@ needs_mounts = pytest.mark.skipif(not may_mount(), reason="wants root and mounts
 def filled(path, sysconfdir="/etc", instance=None):
     """A unit as `make install` puts it, and as systemd reads it for an instance."""
     text = path.read_text().replace("@SYSCONFDIR@", sysconfdir)
-    text = text.replace("@BINDIR@", str(Path(PROGRAM).parent))
+    text = text.replace("@BINDIR@", str(BUILD))
     return text if instance is None else text.replace("%i", instance)
 
 
@@ -185,7 +185,7 @@ class Instance(Daemon):
     def __init__(self, name, stack, directory, etc, manager, redis_socket="", **options):
         super().__init__(stack, directory, env={
             "NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "1000000"})
-        self.unit = filled(TEMPLATE, "/run/etc", name).replace(str(Path(PROGRAM).parent),
+        self.unit = filled(TEMPLATE, "/run/etc", name).replace(str(BUILD),
                                                                "/run/bin")
         self.name, self.etc, self.redis_socket = name, etc, redis_socket
         socket = Path(parse_qs(urlsplit(stack.mysql_url).query)["socket"][0])
@@ -211,7 +211,7 @@ class Instance(Daemon):
     def argv(self):
         start = value(self.unit, "ExecStart").split()
         return ["unshare", "--mount", "bash", "-c", ARRANGE, "arrange", self.name, self.etc,
-                Path(PROGRAM).parent, self.mysqld, self.redis_socket, self.sandbox, *start]
+                BUILD, self.mysqld, self.redis_socket, self.sandbox, *start]
 
     def admin_address(self):
         """Its socket, as seen from outside of its mounts."""

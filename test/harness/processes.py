@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld"))
+PROGRAM = os.path.realpath(os.environ.get("SECKILL_DAEMON", ROOT / "build" / "seckilld"))
 BUILD = Path(PROGRAM).parent  # all programs under test
 
 PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below the ports of deploy/stack and of clients

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from array import array
 
@@ -18,10 +17,9 @@ import pytest
 from harness import audit
 from harness.daemon import parse_metrics
 from harness.engines_cluster import RedisCluster
-from harness.processes import PROGRAM, ROOT, HarnessError
+from harness.processes import BUILD, PROGRAM, ROOT, HarnessError
 
 LOADTEST = ROOT / "loadtest"
-BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import fleet, generators, limits, metrics, pool, results  # noqa: E402  now found

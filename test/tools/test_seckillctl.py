@@ -15,15 +15,14 @@ import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from harness.daemon import STEADY, TOKEN
-from harness.processes import PROGRAM, ROOT, clean_environment, free_port, wait_until
+from harness.processes import BUILD, ROOT, clean_environment, free_port, wait_until
 from harness.proxy import Link
 
-CONTROL = Path(PROGRAM).parent / "seckillctl"
+CONTROL = BUILD / "seckillctl"
 MANUAL = ROOT / "ctl" / "seckillctl.1"
 REFUSED, USAGE, DATAERR, NOINPUT, UNAVAILABLE = 1, 64, 65, 66, 69
 CANTCREAT, IOERR, TEMPFAIL, PROTOCOL, NOPERM, CONFIG = 73, 74, 75, 76, 77, 78
