@@ -1001,7 +1001,7 @@ static void test_prefix_ends_where_the_name_begins(void **state)
 /* ---- fork ---- */
 
 /* In the child; an exit status, 0 when all is as it should be. */
-static int as_child(struct seclock_handle *inherited, const char *parent_id)
+static int as_child(struct seclock_handle *inherited, const char *parent_id, int busy_fd)
 {
     struct seclock_handle *hold;
     alarm(3 * PATIENCE_MS / 1000); /* what a thread of the parent had locked stays so */
@@ -1013,6 +1013,7 @@ static int as_child(struct seclock_handle *inherited, const char *parent_id)
         return 3;
     if (take(mine, 0, &hold) != SECLOCK_BUSY)
         return 4;
+    close(busy_fd);
     if (take(mine, PATIENCE_MS, &hold) != SECLOCK_OK)
         return 5;
     if (seclock_release(hold) != SECLOCK_OK)
@@ -1030,11 +1031,15 @@ static void test_child_of_fork_holds_nothing(void **state)
     snprintf(id, sizeof id, "%s", seclock_client_id(mine));
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
     fflush(NULL);
+    int busy[2]; /* the child closes it when it has found the lock held, or ends */
+    assert_int_equal(pipe(busy), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
-        _exit(as_child(hold, id));
-    sleep_ms(300);
+        _exit(as_child(hold, id, busy[1]));
+    close(busy[1]);
+    assert_int_equal(read(busy[0], &(char){0}, 1), 0);
+    close(busy[0]);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
     assert_result(seclock_renew(hold), SECLOCK_OK);
     give(&hold);

@@ -1,6 +1,5 @@
 /* What the single kinds of lock promise beyond one holder at a time: readers and writers, permits,
  * latches, several locks at once, versioned values, and many locks under one watchdog. */
-#include "base/test_threads.h"
 #include "lock/test_support.h"
 
 #include <arpa/inet.h>
@@ -983,6 +982,17 @@ static void test_no_update_is_lost(void **state)
 /* ---- many locks ---- */
 
 enum { MANY = 10000, MANY_LEASE_MS = 6000 };
+
+static int threads_of_process(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
 
 static void test_one_thread_renews_ten_thousand_locks(void **state)
 {
