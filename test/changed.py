@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROOF = ROOT / "docs" / "proof" / "test.json"
 EVERYONES = ("test/harness/", "test/conftest.py", "test/changed.py", "base/", "deploy/stack",
              "deploy/packages", "Makefile")
+LOCKS = ("lua/", "sql/", "lock/", "test/lock/")
 SERVERS = ("lua/", "sql/", "lock/", "stock/", "service/")
 DEPENDS = {  # file of tests: paths, beside its own and those of everyone
     "test/deploy/test_containers.py": ("deploy/", "service/", "ctl/"),
@@ -25,6 +26,10 @@ DEPENDS = {  # file of tests: paths, beside its own and those of everyone
     "test/engines/test_semisync.py": SERVERS,
     "test/engines/test_sentinel.py": SERVERS,
     "test/engines/test_transports.py": SERVERS,
+    "test/lock/test_lock_faults.py": LOCKS,
+    "test/lock/test_lock_history.py": LOCKS,
+    "test/lock/test_lock_process.py": LOCKS,
+    "test/lock/test_lock_zookeeper.py": LOCKS,
     "test/sales/test_counting.py": SERVERS,
     "test/tools/test_docs.py": ("docs/", "README", "deploy/", "ctl/", "loadtest/", *SERVERS),
 }
