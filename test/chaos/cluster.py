@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.clock import Clock
-from harness.daemon import TOKEN
-from harness.daemon import PlainDaemon
+from harness.daemon import TOKEN, PlainDaemon
 from harness.processes import PROGRAM, free_port
 from harness.proxy import FaultProxy
 from harness.servers import MariaServer, RedisServer

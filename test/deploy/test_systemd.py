@@ -185,8 +185,7 @@ class Instance(Daemon):
     def __init__(self, name, stack, directory, etc, manager, redis_socket="", **options):
         super().__init__(stack, directory, env={
             "NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "1000000"})
-        self.unit = filled(TEMPLATE, "/run/etc", name).replace(str(BUILD),
-                                                               "/run/bin")
+        self.unit = filled(TEMPLATE, "/run/etc", name).replace(str(BUILD), "/run/bin")
         self.name, self.etc, self.redis_socket = name, etc, redis_socket
         socket = Path(parse_qs(urlsplit(stack.mysql_url).query)["socket"][0])
         self.sandbox = directory / f"sandbox-{name}"
