@@ -208,6 +208,7 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
         orders[i]->outcome = STOCK_OPEN;
         orders[i]->deferred = false;
         orders[i]->history = NULL;
+        orders[i]->ordered = 0;
     }
     uint64_t trips = stock->stats.redis_calls;
     decide(stock, orders, count);

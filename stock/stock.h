@@ -77,18 +77,21 @@ enum stock_admin_result {
     STOCK_ADMIN_TOO_MANY,   /* the sale would have too many units: nothing is done */
     STOCK_ADMIN_OTHER_ROUND,  /* the sale is in another round than expected: nothing is done */
     STOCK_ADMIN_ROUND_IN_USE, /* orders of the round hold units: nothing is done */
+    STOCK_ADMIN_REFUNDS_DUE,  /* payments of the sale's orders are due back: nothing is done */
     STOCK_ADMIN_COUNTING,     /* its orders are still being counted: nothing is done, call again */
 };
 
 /* The result of a change to an order's status. */
 enum stock_state_result {
-    STOCK_STATE_OK,       /* the order has the status asked for, since this call or before */
-    STOCK_STATE_NO_ORDER, /* no order has that id */
-    STOCK_STATE_REFUSED,  /* the order's status does not allow it */
-    STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
-    STOCK_STATE_FAILED,   /* a server failed, see stock_fault: nothing is done */
-    STOCK_STATE_DAMAGED,  /* its rows in the ledger make no sense: nothing is done */
-    STOCK_STATE_IN_DOUBT, /* a commit was not answered and the ledger cannot be asked */
+    STOCK_STATE_OK,         /* the order has the status asked for, since this call or before */
+    STOCK_STATE_NO_ORDER,   /* no order has that id */
+    STOCK_STATE_NO_PAYMENT, /* the order has no payment of that name */
+    STOCK_STATE_HOLD_LIMIT, /* it would be held for longer than its sale allows */
+    STOCK_STATE_REFUSED,    /* the order's status does not allow it */
+    STOCK_STATE_BUSY,       /* its segments could not be locked in time: nothing is done */
+    STOCK_STATE_FAILED,     /* a server failed, see stock_fault: nothing is done */
+    STOCK_STATE_DAMAGED,    /* its rows in the ledger make no sense: nothing is done */
+    STOCK_STATE_IN_DOUBT,   /* a commit was not answered and the ledger cannot be asked */
 };
 
 /* ---- one order, and the outcomes that it can have ---- */
@@ -148,6 +151,9 @@ struct stock_order {
     int attempts;       /* failures of Redis or the ledger met so far; initially 0 */
     int passes;         /* passes over the segments that found nothing; initially 0 */
     bool rate_passed;   /* the rate limits have let it through; initially false */
+    /* NULL, or the late payment of an order that has expired: `order_id` and `round` are that
+     * order's, and accepted means that it has its units again and is paid. */
+    const char *payment_ref;
 
     enum stock_outcome outcome;
     uint32_t round;   /* of the sale */
@@ -158,6 +164,7 @@ struct stock_order {
     char expires_at[LEDGER_TIME_SIZE];    /* unless it is paid; "": never */
     struct stock_rate_status rate_status; /* of STOCK_RATE_LIMITED */
     char status[16];                      /* of STOCK_REPLAYED: the order's present status */
+    uint32_t ordered; /* of STOCK_REPLAYED: units at first, if it has kept fewer; else 0 */
 
     /* Private to stock/. */
     struct group *group; /* the orders of its sale in the batch; NULL: it has no sale */

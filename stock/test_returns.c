@@ -255,7 +255,7 @@ static void test_cancel_that_finds_its_sale_retired_looks_again(void **state)
     order.order_id = buy(1);
     assert_int_equal(cancel(order.order_id), STOCK_STATE_OK);
     stock_flush(stock);
-    assert_int_equal(stock_retire(stock, "s", WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
+    assert_int_equal(stock_retire(stock, "s", false, WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
     assert_false(returns_end(stock, &order, 1, LEDGER_CANCELLED).committed);
     assert_int_equal(order.result, STOCK_STATE_BUSY);
 }

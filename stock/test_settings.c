@@ -264,7 +264,7 @@ static void test_retired_sale_is_not_there_for_whom_its_settings_would_refuse(vo
     struct ledger_held held;
     reset(10, 2, (struct ledger_settings){.paused = true});
     assert_int_equal(buy(1, "u", 1, ""), STOCK_PAUSED);
-    assert_int_equal(stock_retire(stocks[0], "s", 5000, &sale, &held), STOCK_ADMIN_OK);
+    assert_int_equal(stock_retire(stocks[0], "s", false, 5000, &sale, &held), STOCK_ADMIN_OK);
     sleep_ms(REMEMBER_MS); /* then what was confirmed runs out */
     assert_int_equal(buy(1, "u", 1, ""), STOCK_UNKNOWN_SKU);
 }

@@ -31,9 +31,12 @@ static json_t *sale_of(json_t *sales, const struct ledger_audit_sum *sum)
     if (sale)
         return sale;
     sale =
-        json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:s, s:i, s:i}", "sku", sum->sku,
-                  "round", (json_int_t)sum->round, "states", "reserved", 0, "paid", 0, "cancelled",
-                  0, "expired", 0, "units", 0, "weighed", "0", "unkeyed", 0, "unlisted", 0);
+        json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i, s:i}, s:i, s:s, s:i, s:i, s:i, s:{s:i, s:i, "
+                  "s:i}, s:i}",
+                  "sku", sum->sku, "round", (json_int_t)sum->round, "states", "reserved", 0, "paid",
+                  0, "cancelled", 0, "expired", 0, "refunded", 0, "units", 0, "weighed", "0",
+                  "unreturned", 0, "unkeyed", 0, "unlisted", 0, "payments", "taken", 0,
+                  "refund_due", 0, "refunded", 0, "unmatched", 0);
     json_object_set_new(sales, sum->sku, sale);
     return sale;
 }
@@ -47,11 +50,10 @@ static void add(json_t *object, const char *name, uint64_t number)
 static void add_orders(json_t *sale, const struct ledger_audit_sum *sum)
 {
     add(json_object_get(sale, "states"), sum->status, sum->orders);
-    if (strcmp(sum->status, "reserved") != 0 && strcmp(sum->status, "paid") != 0)
-        return;
     const char *weighed = json_string_value(json_object_get(sale, "weighed"));
     uint64_t old = strtoull(weighed, NULL, 10);
     add(sale, "units", sum->units);
+    add(sale, "unreturned", sum->unreturned);
     json_object_set_new(sale, "weighed", long_number(old + sum->weighed));
 }
 
@@ -67,6 +69,12 @@ static void take_sum(const struct ledger_audit_sum *sum, void *context)
         break;
     case LEDGER_AUDIT_UNLISTED:
         add(sale, "unlisted", sum->orders);
+        break;
+    case LEDGER_AUDIT_PAYMENTS:
+        add(json_object_get(sale, "payments"), sum->status, sum->orders);
+        break;
+    case LEDGER_AUDIT_UNMATCHED:
+        add(sale, "unmatched", sum->orders);
         break;
     }
 }

@@ -40,11 +40,13 @@ struct call {
 
 /* ---- orders ---- */
 
-/* POST /order; GET /order/{order_id}; POST /order/{order_id}/pay and /cancel. */
+/* POST /order; GET /order/{order_id}; POST /order/{order_id}/pay, /cancel, /refund and /extend. */
 enum call_start call_order_post(struct request *request, const struct call *call);
 enum call_start call_order_get(struct request *request, const struct call *call);
 enum call_start call_state_pay(struct request *request, const struct call *call);
 enum call_start call_state_cancel(struct request *request, const struct call *call);
+enum call_start call_state_refund(struct request *request, const struct call *call);
+enum call_start call_state_extend(struct request *request, const struct call *call);
 
 /* Reads the body of POST /order, exactly sku, user_id and qty, into the order. False with the fault
  * in `detail_out` (a constant text). The text need not end in NUL. */
@@ -58,10 +60,11 @@ bool order_body_parse_json(const char *text, size_t length, struct stock_order *
 
 /* ---- lists and stock ---- */
 
-/* GET /user/{user_id}/orders; GET /admin/orders; GET /admin/sales. */
+/* GET /user/{user_id}/orders; GET /admin/orders; GET /admin/sales; GET /admin/payments. */
 enum call_start call_list_user(struct request *request, const struct call *call);
 enum call_start call_list_all(struct request *request, const struct call *call);
 enum call_start call_sale_list(struct request *request, const struct call *call);
+enum call_start call_list_payments(struct request *request, const struct call *call);
 
 /* GET /stock/{sku} answers from a snapshot at most 100 ms old; GET /admin/stock/{sku} asks the
  * ledger each time. */
@@ -148,7 +151,9 @@ enum call_field_kind {
     FIELD_SWITCH,         /* bool */
     FIELD_NUMBER,         /* uint32_t: a whole number from min to max */
     FIELD_NUMBER_OR_NULL, /* a FIELD_NUMBER, or null for 0 */
-    FIELD_TIME_OR_NULL,   /* int64_t: a time of RFC 3339 as ms since 1970; null is 0 */
+    FIELD_TIME,           /* int64_t: a time of RFC 3339 as ms since 1970 */
+    FIELD_TIME_OR_NULL,   /* the same; null is 0 */
+    FIELD_WORD,           /* bool: one of two words */
 };
 
 /* A member that a body may have, or a parameter of a query. */
@@ -160,9 +165,10 @@ struct call_field {
     bool must;          /* required; an absent optional member changes nothing */
     json_int_t min, max;
     bool (*copy)(const char *text, size_t length, char *out);
+    const char *words[2]; /* for false and true */
 };
 
-enum { FIELDS_MAX = 5 }; /* members of one table */
+enum { FIELDS_MAX = 8 }; /* members of one table */
 
 /* The members of a body, or parameters of a query, up to the first without a name. */
 struct call_body {
@@ -200,8 +206,9 @@ bool call_copy_limit(const char *text, size_t length, char *limit_out);
 /* ---- for service/calls/ only: settings of a sale ---- */
 
 enum {
-    PER_USER_LIMIT_MAX = 10000000,    /* units, as many as a sale may have */
-    PAY_WITHIN_S_MAX = 30 * 24 * 3600 /* a month */
+    PER_USER_LIMIT_MAX = 10000000,     /* units, as many as a sale may have */
+    PAY_WITHIN_S_MAX = 30 * 24 * 3600, /* a month */
+    GRACE_S_MAX = 24 * 3600            /* a day */
 };
 
 /* Reads a date-time of RFC 3339 as ms since 1970: 2026-11-20T21:30:00Z, or with an offset,
@@ -224,7 +231,7 @@ json_t *sale_json(const struct ledger_sale *sale);
 
 /* Writes the changed settings for the log, " paused=true per_user_limit=3", with "none" for one
  * that is unset. Returns `out`. */
-enum { SALE_SETTINGS_LOG_SIZE = 192 };
+enum { SALE_SETTINGS_LOG_SIZE = 256 };
 const char *sale_settings_log(const struct stock_change *change, char out[SALE_SETTINGS_LOG_SIZE]);
 
 /* ---- routes ---- */

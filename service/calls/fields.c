@@ -120,6 +120,13 @@ static bool read_switch(const json_t *value, void *out)
     return json_is_boolean(value);
 }
 
+static bool read_word(const json_t *value, const struct call_field *field, void *out)
+{
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    *(bool *)out = strcmp(text, field->words[1]) == 0;
+    return *(bool *)out || strcmp(text, field->words[0]) == 0;
+}
+
 static bool read_number(const json_t *value, const struct call_field *field, void *out)
 {
     json_int_t number = json_integer_value(value);
@@ -138,10 +145,14 @@ static bool read_field(const json_t *value, const struct call_field *field, void
     case FIELD_NUMBER_OR_NULL:
         *(uint32_t *)out = 0;
         return json_is_null(value) || read_number(value, field, out);
+    case FIELD_TIME:
+        return json_is_string(value) && sale_time_parse(json_string_value(value), out);
     case FIELD_TIME_OR_NULL:
         *(int64_t *)out = 0;
         return json_is_null(value) ||
                (json_is_string(value) && sale_time_parse(json_string_value(value), out));
+    case FIELD_WORD:
+        return read_word(value, field, out);
     default:
         return read_number(value, field, out);
     }

@@ -1,4 +1,5 @@
-/* GET /user/{user_id}/orders, GET /admin/orders and GET /admin/sales: lists, page by page. */
+/* GET /user/{user_id}/orders, GET /admin/orders, GET /payments, GET /admin/payments and GET
+ * /admin/sales: lists, page by page. */
 #include "service/calls/calls.h"
 
 #include <assert.h>
@@ -31,7 +32,7 @@ static const struct call_body orders_query = {
             {"sku", FIELD_TEXT, offsetof(struct request_call, filter.sku), "sku must be " SKU_FORM,
              .copy = identifier_copy},
             {"status", FIELD_TEXT, offsetof(struct request_call, filter.status),
-             "status must be reserved, paid, cancelled or expired.", .copy = copy_status},
+             "status must be reserved, paid, cancelled, expired or refunded.", .copy = copy_status},
             {"after", FIELD_TEXT, offsetof(struct request_call, after),
              "after must be an order id, as next gives it.", .copy = call_copy_order_id},
             {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
@@ -96,6 +97,8 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
     answer_text(answer, 200, "application/json", shrunk ? shrunk : text, length);
 }
 
+#define TOO_MANY_ANSWERS "Too many long answers wait for their clients; try again later."
+
 /* Limits the memory for pages, because clients may not read their answers; the shop's limit is
  * lower, so that its lists of users' orders cannot lock operators out. */
 static void page(struct call_worker *worker, struct request *request)
@@ -103,8 +106,7 @@ static void page(struct call_worker *worker, struct request *request)
     size_t count = 0;
     bool shop = request->call.filter.user_id[0] != '\0';
     if (answers_bytes() > (shop ? ANSWERS_SHOP_MAX : ANSWERS_BYTES_MAX)) {
-        answer_detail(&request->answer, PROBLEM_OVERLOADED,
-                      "Too many long answers wait for their clients; try again later.");
+        answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
         return;
     }
     struct ledger_record *orders = fetch(stock_ledger(worker->stock), &request->call, &count);
@@ -141,6 +143,108 @@ enum call_start call_list_all(struct request *request, const struct call *call)
 {
     return call_read_query(request, call, &orders_query) ? call_send_one(request, page, false)
                                                          : START_ANSWERED;
+}
+
+/* ---- payments ---- */
+
+static bool copy_state(const char *text, size_t length, char *state_out)
+{
+    enum ledger_payment_state *state = (void *)state_out;
+    (void)length; /* the text ends at its only NUL */
+    *state = ledger_payment_state_of(text);
+    return *state != LEDGER_PAYMENT_NONE;
+}
+
+/* A place is an order's id, a dot, and the name of one of its payments. */
+static bool copy_place(const char *text, size_t length, char *place_out)
+{
+    struct ledger_payment_place *place = (void *)place_out;
+    char id[ORDER_ID_TEXT_SIZE] = "";
+    size_t id_length = strcspn(text, ".");
+    if (id_length >= sizeof id || id_length == length)
+        return false;
+    memcpy(id, text, id_length);
+    const char *ref = text + id_length + 1;
+    return order_id_parse(id, &place->order_id) && user_id_copy(ref, strlen(ref), place->ref);
+}
+
+static json_t *payment_json(const struct ledger_payment_row *row)
+{
+    char id[24] = "";
+    decimal_put(id, row->order_id);
+    json_t *payment =
+        json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s}", "order_id", id, "payment_ref",
+                  row->ref, "sku", row->sku, "round", (int)row->round, "user_id", row->user_id,
+                  "order_status", row->order_status, "state", ledger_payment_state_name(row->state),
+                  "outcome", ledger_payment_outcome_name(row->outcome), "told_at", row->told_at);
+    if (row->refunded_at[0] != '\0')
+        json_object_set_new(payment, "refunded_at", json_string(row->refunded_at));
+    return payment;
+}
+
+static json_t *payments_json(const struct ledger_payment_row *rows, size_t count,
+                             const struct ledger_payment_place *next)
+{
+    char place[PAYMENT_REF_SIZE + 24];
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, payment_json(&rows[i]));
+    json_t *page = json_pack("{s:o}", "payments", list);
+    stpcpy(stpcpy(decimal_put(place, next->order_id), "."), next->ref);
+    if (next->order_id != 0)
+        json_object_set_new(page, "next", json_string(place));
+    return page;
+}
+
+/* Goes on, for a while, until the page is full: few rows of one call may pass the filter. */
+static void page_payments(struct call_worker *worker, struct request *request)
+{
+    struct request_call *asked = &request->call;
+    const struct ledger_payment_filter *filter = &asked->payments;
+    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
+    struct ledger_payment_row *rows = calloc(asked->limit, sizeof *rows);
+    enum ledger_result result = LEDGER_OK;
+    size_t count = 0;
+    if (!rows)
+        abort();
+    do {
+        size_t found = 0;
+        result = ledger_payments_list(stock_ledger(worker->stock), filter, &asked->place,
+                                      asked->limit - count, rows + count, &found);
+        count += found;
+    } while (result == LEDGER_OK && count < asked->limit && asked->place.order_id != 0 &&
+             clock_now_ns() < until_ns);
+    if (result != LEDGER_OK)
+        answer_problem(&request->answer, faults_problem(worker->stock));
+    else if (answers_bytes() > ANSWERS_SHOP_MAX)
+        answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
+    else
+        answer_json(&request->answer, 200, payments_json(rows, count, &asked->place));
+    free(rows);
+}
+
+enum call_start call_list_payments(struct request *request, const struct call *call)
+{
+    static const struct call_body query = {
+        .fields =
+            {
+                {"state", FIELD_TEXT, offsetof(struct request_call, payments.state),
+                 "state must be taken, refund_due or refunded.", .copy = copy_state},
+                {"sku", FIELD_TEXT, offsetof(struct request_call, payments.sku),
+                 "sku must be " SKU_FORM, .copy = identifier_copy},
+                {"order_id", FIELD_TEXT, offsetof(struct request_call, payments.order_id),
+                 "order_id must be an order's id.", .copy = call_copy_order_id},
+                {"after", FIELD_TEXT, offsetof(struct request_call, place),
+                 "after must be a place in the list, as next gives it.", .copy = copy_place},
+                {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
+                 "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+            },
+        .other = "There is a query parameter other than state, sku, order_id, after and limit.",
+    };
+    request->call.payments = (struct ledger_payment_filter){.order_id = 0};
+    request->call.place = (struct ledger_payment_place){.order_id = 0};
+    return call_read_query(request, call, &query) ? call_send_one(request, page_payments, false)
+                                                  : START_ANSWERED;
 }
 
 /* ---- sales ---- */

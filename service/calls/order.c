@@ -172,6 +172,7 @@ enum call_start call_order_post(struct request *request, const struct call *call
     const char *detail = NULL;
     order->attempts = order->passes = 0;
     order->rate_passed = false;
+    order->payment_ref = NULL;
     if (order_body_parse(call->body, call->body_length, order, &detail))
         detail = call_read_key(call, order->key);
     if (detail)

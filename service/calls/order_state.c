@@ -1,4 +1,5 @@
-/* Calls for an existing order: GET /order/{order_id}, and POST /pay and /cancel behind it.
+/* Calls for an existing order: GET /order/{order_id}, and POST /pay, /cancel, /refund and /extend
+ * behind it.
  *
  * why_no_cache: every look-up asks the ledger, so once a client has been told of an order, a
  * payment or a cancellation, look-ups show it at once, at every daemon. */
@@ -69,14 +70,16 @@ enum call_start call_order_get(struct request *request, const struct call *call)
 
 enum { TURN_MS = 5 }; /* one try waits so long for locked orders, see work_state */
 
-/* The differences between payment and cancellation. */
+/* The differences between the calls that change an order. */
 struct state_work {
     void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
                    int wait_ms);
     /* Milliseconds that the request may still wait for locks. */
     int (*wait_ms)(const struct call_worker *worker, const struct request *request);
-    enum metrics_counter moved;
-    const char *refused[LEDGER_STATUSES]; /* details by order status; NULL: never refuses */
+    /* Counts a change that was made, and answers one. */
+    void (*count)(const struct stock_status_change *change);
+    void (*answer)(struct answer *answer, const struct stock_status_change *change);
+    const char *refused[LEDGER_STATUSES]; /* details by order status; NULL: the problem's own */
     const char *busy;                     /* detail when the wait is over */
 };
 
@@ -85,41 +88,66 @@ struct state_work {
 static void answer_refused(struct answer *answer, const struct ledger_record *record,
                            const char *const details[LEDGER_STATUSES])
 {
-    const char *detail = NULL, *status = record->status;
-    for (int i = 0; i < LEDGER_STATUSES; i++)
-        if (strcmp(status, ledger_status_name(i)) == 0)
-            detail = details[i];
+    enum ledger_status status = ledger_status_of(record->status);
+    const char *detail = status != LEDGER_STATUSES ? details[status] : NULL;
     /* Its reserved orders may expire a little later. */
-    if (record->round_over && strcmp(status, ledger_status_name(LEDGER_CANCELLED)) != 0)
-        detail = "The sale is in a later round: the order was not paid before its round ended.";
-    answer_members(answer, PROBLEM_INVALID_STATE, detail, ",\"order_status\":\"%s\"", status);
+    if (record->round_over && status != LEDGER_CANCELLED)
+        detail = "The sale is over or in a later round: the order was not paid before that.";
+    answer_members(answer, PROBLEM_INVALID_STATE, detail, ",\"order_status\":\"%s\"",
+                   record->status);
+}
+
+/* A payment is due back, or was refunded; the same answer each time. */
+static void answer_payment_refused(struct answer *answer, const struct stock_status_change *change)
+{
+    static const enum problem problems[LEDGER_PAYMENT_OUTCOMES] = {
+        [LEDGER_OUTCOME_NONE] = PROBLEM_INVALID_STATE, [LEDGER_IN_TIME] = PROBLEM_INVALID_STATE,
+        [LEDGER_RETAKEN] = PROBLEM_INVALID_STATE,      [LEDGER_TOO_LATE] = PROBLEM_PAYMENT_TOO_LATE,
+        [LEDGER_ALREADY_PAID] = PROBLEM_ALREADY_PAID,
+    };
+    char members[PAYMENT_MEMBERS_MAX];
+    order_put_payment(members, &change->payment);
+    answer_members(answer, problems[change->payment.outcome], NULL, ",\"order_status\":\"%s\"%s",
+                   change->record.status, members);
 }
 
 static void answer_state(struct call_worker *worker, struct request *request,
                          const struct stock_status_change *change, const struct state_work *work,
                          enum problem unavailable)
 {
+    struct answer *answer = &request->answer;
+    char latest[LEDGER_TIME_SIZE];
     switch (change->result) {
     case STOCK_STATE_OK:
-        order_answer_record(&request->answer, &change->record);
+        work->answer(answer, change);
         break;
     case STOCK_STATE_NO_ORDER:
         answer_no_order(worker->service, request);
         break;
+    case STOCK_STATE_NO_PAYMENT:
+        answer_problem(answer, PROBLEM_UNKNOWN_PAYMENT);
+        break;
+    case STOCK_STATE_HOLD_LIMIT:
+        ledger_time_format(change->extension.latest_ms, latest);
+        answer_members(answer, PROBLEM_HOLD_LIMIT, NULL, ",\"latest\":\"%s\"", latest);
+        break;
     case STOCK_STATE_REFUSED:
-        answer_refused(&request->answer, &change->record, work->refused);
+        if (work->change == stock_pay && change->payment.state != LEDGER_PAYMENT_NONE)
+            answer_payment_refused(answer, change);
+        else
+            answer_refused(answer, &change->record, work->refused);
         break;
     case STOCK_STATE_BUSY:
-        answer_detail(&request->answer, PROBLEM_UNAVAILABLE, work->busy);
+        answer_detail(answer, PROBLEM_UNAVAILABLE, work->busy);
         break;
     case STOCK_STATE_DAMAGED:
-        answer_problem(&request->answer, PROBLEM_LEDGER_DAMAGED);
+        answer_problem(answer, PROBLEM_LEDGER_DAMAGED);
         break;
     case STOCK_STATE_IN_DOUBT: /* the id lets the client ask for the order's status */
-        answer_unknown_outcome(&request->answer, request->call.order_id);
+        answer_unknown_outcome(answer, request->call.order_id);
         break;
     default:
-        answer_problem(&request->answer, unavailable);
+        answer_problem(answer, unavailable);
         break;
     }
 }
@@ -135,6 +163,17 @@ static bool wait_on(const struct call_worker *worker, struct request *request,
     return request->call.again;
 }
 
+static void fill_change(struct stock_status_change *change, const struct request_call *asked,
+                        int64_t now_ms)
+{
+    change->record.order_id = asked->order_id;
+    change->payment.ref = asked->payment_ref;
+    change->extension.expires_ms = asked->expires_ms;
+    change->keep = asked->keep;
+    change->restock = asked->restock;
+    change->now_ms = now_ms;
+}
+
 /* An order's segments and rows are mostly free again soon, but a dead holder keeps a segment until
  * its lease ends. So a batch tries briefly, answers what it can, and sends the rest to the end of
  * the queue until their waiting time is over. */
@@ -142,28 +181,54 @@ static void work_state(struct call_worker *worker, struct request **requests, si
                        const struct state_work *work)
 {
     struct stock_status_change *changes = malloc(count * sizeof *changes);
-    uint64_t moved = 0;
+    int64_t now_ms = synced_clock_ms(&worker->service->clock);
     if (!changes)
         abort();
     for (size_t i = 0; i < count; i++)
-        changes[i].record.order_id = requests[i]->call.order_id;
+        fill_change(&changes[i], &requests[i]->call, now_ms);
     work->change(worker->stock, changes, count, TURN_MS);
     enum problem unavailable = faults_problem(worker->stock);
     for (size_t i = 0; i < count; i++) {
-        moved += changes[i].moved;
+        work->count(&changes[i]);
         if (!wait_on(worker, requests[i], &changes[i], work))
             answer_state(worker, requests[i], &changes[i], work, unavailable);
     }
-    metrics_add(work->moved, moved);
     free(changes);
 }
 
-/* A payment needs no segment lock, and another change of its order is quick. It gives up before its
- * deadline, so that its client learns that nothing was done. */
+/* ---- pay and extend ---- */
+
+/* These need no segment lock, and another change of an order is quick. They give up before their
+ * deadline, so that clients learn that nothing was done. */
 static int pay_wait_ms(const struct call_worker *worker, const struct request *request)
 {
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
     return (int)(worker->service->config.deadline_ms / 2 - passed_ms);
+}
+
+static void count_paid(const struct stock_status_change *change)
+{
+    static const enum metrics_counter told[LEDGER_PAYMENT_OUTCOMES] = {
+        [LEDGER_IN_TIME] = METRIC_PAYMENTS_IN_TIME,
+        [LEDGER_RETAKEN] = METRIC_PAYMENTS_RETAKEN,
+        [LEDGER_TOO_LATE] = METRIC_PAYMENTS_TOO_LATE,
+        [LEDGER_ALREADY_PAID] = METRIC_PAYMENTS_ALREADY_PAID,
+    };
+    metrics_add(METRIC_ORDERS_PAID, change->moved);
+    if (change->told && change->payment.outcome != LEDGER_OUTCOME_NONE)
+        metrics_count(told[change->payment.outcome]);
+}
+
+static void answer_paid(struct answer *answer, const struct stock_status_change *change)
+{
+    char members[PAYMENT_MEMBERS_MAX], *at = members;
+    if (change->payment.state == LEDGER_PAYMENT_NONE) {
+        order_answer_record(answer, &change->record);
+        return;
+    }
+    at = order_put_escaped(stpcpy(at, ",\"payment_ref\":\""), change->payment.ref);
+    stpcpy(at, change->payment.outcome == LEDGER_RETAKEN ? "\",\"retaken\":true" : "\"");
+    order_answer_payment(answer, &change->record, members);
 }
 
 static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
@@ -171,7 +236,8 @@ static void work_pay(struct call_worker *worker, struct request **requests, size
     static const struct state_work pay = {
         .change = stock_pay,
         .wait_ms = pay_wait_ms,
-        .moved = METRIC_ORDERS_PAID,
+        .count = count_paid,
+        .answer = answer_paid,
         .refused =
             {
                 [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
@@ -179,10 +245,45 @@ static void work_pay(struct call_worker *worker, struct request **requests, size
                     "The order was cancelled before it was paid; its units went back.",
                 [LEDGER_EXPIRED] =
                     "The payment came too late: the order has expired, and its units went back.",
+                [LEDGER_REFUNDED] = "The order's payment was paid back.",
             },
         .busy = "Another request is changing the order; nothing was done.",
     };
     work_state(worker, requests, count, &pay);
+}
+
+static void count_extended(const struct stock_status_change *change)
+{
+    metrics_add(METRIC_ORDERS_EXTENDED, change->moved);
+}
+
+static void answer_order(struct answer *answer, const struct stock_status_change *change)
+{
+    order_answer_record(answer, &change->record);
+}
+
+static void work_extend(struct call_worker *worker, struct request **requests, size_t count)
+{
+    static const struct state_work extend = {
+        .change = stock_extend,
+        .wait_ms = pay_wait_ms,
+        .count = count_extended,
+        .answer = answer_order,
+        .refused =
+            {
+                [LEDGER_RESERVED] = "The order's time to pay is over; it cannot be extended.",
+                [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
+            },
+        .busy = "Another request is changing the order; nothing was done.",
+    };
+    work_state(worker, requests, count, &extend);
+}
+
+/* ---- cancel and refund ---- */
+
+static void count_cancelled(const struct stock_status_change *change)
+{
+    metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_CANCELLED, change->moved);
 }
 
 static void work_cancel(struct call_worker *worker, struct request **requests, size_t count)
@@ -190,42 +291,116 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
     static const struct state_work cancel = {
         .change = stock_cancel,
         .wait_ms = call_lock_wait_ms,
-        .moved = METRIC_ORDERS_CANCELLED,
+        .count = count_cancelled,
+        .answer = answer_order,
         .refused =
             {
                 [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",
                 [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
+                [LEDGER_REFUNDED] = "The order was refunded already.",
             },
         .busy = "The order's segments could not be locked in time; nothing was done.",
     };
     work_state(worker, requests, count, &cancel);
 }
 
+static void count_refunded(const struct stock_status_change *change)
+{
+    metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_REFUNDED, change->moved);
+    metrics_add(METRIC_PAYMENTS_REFUNDED, change->told);
+}
+
+static void answer_refunded(struct answer *answer, const struct stock_status_change *change)
+{
+    char members[PAYMENT_MEMBERS_MAX];
+    order_put_payment(members, &change->payment);
+    order_answer_payment(answer, &change->record, members);
+}
+
+static void work_refund(struct call_worker *worker, struct request **requests, size_t count)
+{
+    static const struct state_work refund = {
+        .change = stock_refund,
+        .wait_ms = call_lock_wait_ms,
+        .count = count_refunded,
+        .answer = answer_refunded,
+        .refused = {[0 ... LEDGER_STATUSES - 1] = "keep is for the payment that pays the order."},
+        .busy = "The order's segments could not be locked in time; nothing was done.",
+    };
+    work_state(worker, requests, count, &refund);
+}
+
 /* ---- the handlers ---- */
 
-static enum call_start start(struct request *request, const struct call *call, call_work *work)
+#define REF_FIELD                                                                                  \
+    "payment_ref", FIELD_TEXT, offsetof(struct request_call, payment_ref),                         \
+        "payment_ref must be a string of " USER_ID_FORM "."
+#define KEEP_FIELD                                                                                 \
+    {                                                                                              \
+        "keep", FIELD_NUMBER, offsetof(struct request_call, keep),                                 \
+            "keep must be a whole number from 1 to 1000.", .min = 1, .max = STOCK_QTY_MAX          \
+    }
+
+/* Some clients always send a body, so an empty object is allowed where no field is needed. */
+static enum call_start start(struct request *request, const struct call *call, call_work *work,
+                             const struct call_body *body)
 {
-    /* Some clients always send a body, so an empty object is allowed. */
-    static const struct call_body none = {.other = "This call takes no body."};
+    struct request_call *asked = &request->call;
     char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, so invalid, when the path has more */
     size_t length = strcspn(call->tail, "/");
     if (length < sizeof id)
         memcpy(id, call->tail, length);
-    if (!order_id_parse(id, &request->call.order_id)) {
+    if (!order_id_parse(id, &asked->order_id)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }
-    if (call->body_length > 0 && !call_read_body(request, call, &none, NULL))
+    asked->payment_ref[0] = '\0';
+    asked->keep = 0;
+    asked->restock = false;
+    if ((call->body_length > 0 || body->fields[0].must) &&
+        !call_read_body(request, call, body, asked))
         return START_ANSWERED;
     return call_send(request, work, true);
 }
 
 enum call_start call_state_pay(struct request *request, const struct call *call)
 {
-    return start(request, call, work_pay);
+    static const struct call_body body = {
+        .fields = {{REF_FIELD, .copy = user_id_copy}},
+        .other = "There is a field other than payment_ref.",
+    };
+    return start(request, call, work_pay, &body);
 }
 
 enum call_start call_state_cancel(struct request *request, const struct call *call)
 {
-    return start(request, call, work_cancel);
+    static const struct call_body body = {
+        .fields = {KEEP_FIELD},
+        .other = "There is a field other than keep.",
+    };
+    return start(request, call, work_cancel, &body);
+}
+
+enum call_start call_state_refund(struct request *request, const struct call *call)
+{
+    static const struct call_body body = {
+        .fields = {{REF_FIELD, .must = true, .copy = user_id_copy},
+                   {"restock", FIELD_SWITCH, offsetof(struct request_call, restock),
+                    .detail = "restock must be true or false."},
+                   KEEP_FIELD},
+        .other = "There is a field other than payment_ref, restock and keep.",
+    };
+    return start(request, call, work_refund, &body);
+}
+
+enum call_start call_state_extend(struct request *request, const struct call *call)
+{
+    static const struct call_body body = {
+        .fields = {{"expires_at", FIELD_TIME, offsetof(struct request_call, expires_ms),
+                    "expires_at must be an RFC 3339 time with Z or an offset, like "
+                    "2026-11-20T21:30:00Z.",
+                    .must = true}},
+        .other = "There is a field other than expires_at.",
+    };
+    return start(request, call, work_extend, &body);
 }

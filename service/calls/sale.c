@@ -20,6 +20,9 @@
             "sku must be a string of " SKU_FORM, .must = true, .copy = identifier_copy             \
     }
 
+#define SETTINGS                                                                                   \
+    "starts_at, ends_at, per_user_limit, pay_within_s, paused, late_payment, hold_max_s, grace_s"
+
 /* The log word and answer of each result. Without a problem the result is a server's failure: the
  * call was certainly not carried out. */
 static const struct result {
@@ -50,6 +53,7 @@ static const struct result {
                               "The sale would have more than 10000000 units."},
     [STOCK_ADMIN_OTHER_ROUND] = {"round_mismatch", PROBLEM_OTHER_ROUND, NULL},
     [STOCK_ADMIN_ROUND_IN_USE] = {"round_in_use", PROBLEM_ROUND_IN_USE, NULL},
+    [STOCK_ADMIN_REFUNDS_DUE] = {"refunds_due", PROBLEM_REFUNDS_DUE, NULL},
     [STOCK_ADMIN_COUNTING] = {"counting", PROBLEM_UNAVAILABLE,
                               "The sale's orders are still being counted; nothing was done. The "
                               "next call goes on counting."},
@@ -161,8 +165,8 @@ enum call_start call_sale_reset(struct request *request, const struct call *call
                  .max = LEDGER_SEGMENTS_MAX},
             },
         .settings = true,
-        .other = "There is a field other than sku, total, segments, starts_at, ends_at, "
-                 "per_user_limit, pay_within_s, paused, if_round and end_round.",
+        .other = "There is a field other than sku, total, segments, " SETTINGS
+                 ", if_round and end_round.",
     };
     struct request_call *asked = &request->call;
     asked->if_round = 0;
@@ -226,8 +230,7 @@ enum call_start call_sale_change(struct request *request, const struct call *cal
 {
     static const struct call_body body = {
         .settings = true,
-        .other = "The fields must be some of starts_at, ends_at, per_user_limit, pay_within_s and "
-                 "paused.",
+        .other = "The fields must be some of " SETTINGS ".",
     };
     if (!call_read_sku(request, call) || !call_read_body(request, call, &body, &request->call))
         return START_ANSWERED;
@@ -253,20 +256,33 @@ static void retire(struct call_worker *worker, struct request *request)
     struct ledger_held held = {.reserved = 0};
     const char *sku = request->call.sku;
     enum stock_admin_result result =
-        stock_retire(worker->stock, sku, call_lock_wait_ms(worker, request), &sale, &held);
+        stock_retire(worker->stock, sku, request->call.refunds_elsewhere,
+                     call_lock_wait_ms(worker, request), &sale, &held);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
+    else if (result == STOCK_ADMIN_REFUNDS_DUE)
+        answer_members(&request->answer, PROBLEM_REFUNDS_DUE, NULL, ",\"refunds_due\":%u",
+                       held.refunds_due);
     else
         answer_result(worker, request, result, sale_json(&sale));
     call_end_action(result_level(result), "retire", worker->service, request, sku,
-                    "result=%s round=%u reserved=%llu paid=%llu", result_of(result)->name,
-                    sale.round, (unsigned long long)held.reserved, (unsigned long long)held.paid);
+                    "result=%s round=%u reserved=%llu paid=%llu refunds_due=%u",
+                    result_of(result)->name, sale.round, (unsigned long long)held.reserved,
+                    (unsigned long long)held.paid, held.refunds_due);
 }
 
 enum call_start call_sale_retire(struct request *request, const struct call *call)
 {
-    if (!call_read_sku(request, call))
+    static const struct call_body body = {
+        .fields = {{"refunds_elsewhere", FIELD_SWITCH,
+                    offsetof(struct request_call, refunds_elsewhere),
+                    .detail = "refunds_elsewhere must be true or false."}},
+        .other = "There is a field other than refunds_elsewhere.",
+    };
+    request->call.refunds_elsewhere = false;
+    if (!call_read_sku(request, call) ||
+        (call->body_length > 0 && !call_read_body(request, call, &body, &request->call)))
         return START_ANSWERED;
     return call_send_one(request, retire, true);
 }

@@ -27,11 +27,20 @@ static const struct call_field settings_fields[FIELDS_MAX] = {
      .max = PAY_WITHIN_S_MAX},
     {"paused", FIELD_SWITCH, offsetof(struct ledger_settings, paused),
      .detail = "paused must be true or false."},
+    {"late_payment", FIELD_WORD, offsetof(struct ledger_settings, refund_late),
+     .detail = "late_payment must be \"retake\" or \"refund\".", .words = {"retake", "refund"}},
+    {"hold_max_s", FIELD_NUMBER_OR_NULL, offsetof(struct ledger_settings, hold_max_s),
+     "hold_max_s must be null or a whole number from 1 to 2592000.", .min = 1,
+     .max = PAY_WITHIN_S_MAX},
+    {"grace_s", FIELD_NUMBER_OR_NULL, offsetof(struct ledger_settings, grace_s),
+     "grace_s must be null or a whole number from 0 to 86400.", .max = GRACE_S_MAX},
 };
 
 static_assert(STOCK_CHANGE_STARTS == 1 << 0 && STOCK_CHANGE_ENDS == 1 << 1 &&
                   STOCK_CHANGE_LIMIT == 1 << 2 && STOCK_CHANGE_PAY == 1 << 3 &&
-                  STOCK_CHANGE_PAUSED == 1 << 4 && STOCK_CHANGE_ALL == (1 << FIELDS_MAX) - 1,
+                  STOCK_CHANGE_PAUSED == 1 << 4 && STOCK_CHANGE_LATE == 1 << 5 &&
+                  STOCK_CHANGE_HOLD == 1 << 6 && STOCK_CHANGE_GRACE == 1 << 7 &&
+                  STOCK_CHANGE_ALL == (1 << FIELDS_MAX) - 1,
               "the order of settings_fields");
 
 const char *sale_settings_read(const json_t *object, struct stock_change *change_out)
@@ -51,6 +60,8 @@ static const char *setting_text(const struct ledger_settings *settings,
     const void *value = (const char *)settings + field->at;
     if (field->kind == FIELD_SWITCH)
         return *(const bool *)value ? "true" : "false";
+    if (field->kind == FIELD_WORD)
+        return field->words[*(const bool *)value];
     if (field->kind == FIELD_TIME_OR_NULL) {
         int64_t ms = *(const int64_t *)value;
         ledger_time_format(ms, buffer);
@@ -69,7 +80,7 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings)
         const char *text = setting_text(settings, field, buffer);
         if (text) /* numbers, true and false are valid JSON */
             json_object_set_new(object, field->name,
-                                field->kind == FIELD_TIME_OR_NULL
+                                field->kind == FIELD_TIME_OR_NULL || field->kind == FIELD_WORD
                                     ? json_string(text)
                                     : json_loads(text, JSON_DECODE_ANY, NULL));
     }

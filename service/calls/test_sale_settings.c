@@ -59,6 +59,10 @@ static void test_bad_fields_are_told_apart(void **state)
         {"{\"pay_within_s\":4294967297}", "pay_within_s"},
         {"{\"paused\":null}", "paused"},
         {"{\"paused\":1}", "paused"},
+        {"{\"late_payment\":\"keep\"}", "late_payment"},
+        {"{\"late_payment\":null}", "late_payment"},
+        {"{\"hold_max_s\":0}", "hold_max_s"},
+        {"{\"grace_s\":86401}", "grace_s"},
         {"{\"starts_at\":\"2026-11-20T21:30:00Z\",\"ends_at\":\"2026-11-20T21:30:00Z\"}",
          "ends_at"},
     };
@@ -75,18 +79,30 @@ static void test_settings_are_written_when_they_are_set(void **state)
     (void)state;
     struct ledger_sale sale = {.sku = "s", .round = 1, .total = 10, .segments = 2, .sold = 4};
     json_t *object = sale_json(&sale);
-    assert_int_equal(json_object_size(object), 7);
+    assert_int_equal(json_object_size(object), 8);
+    assert_string_equal(json_string_value(json_object_get(object, "late_payment")), "retake");
     assert_true(json_is_false(json_object_get(object, "paused")));
     json_decref(object);
-    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true, true};
+    sale.settings = (struct ledger_settings){.starts_ms = 1795210200123,
+                                             .ends_ms = 1795210200124,
+                                             .per_user_limit = 3,
+                                             .pay_within_s = 60,
+                                             .hold_max_s = 90,
+                                             .grace_s = 7,
+                                             .refund_late = true,
+                                             .paused = true,
+                                             .counting = true};
     object = sale_json(&sale);
-    assert_int_equal(json_object_size(object), 12);
+    assert_int_equal(json_object_size(object), 15);
     assert_true(json_is_true(json_object_get(object, "counting")));
     assert_string_equal(json_string_value(json_object_get(object, "starts_at")),
                         "2026-11-20T21:30:00.123Z");
     assert_int_equal(json_integer_value(json_object_get(object, "per_user_limit")), 3);
     assert_int_equal(json_integer_value(json_object_get(object, "pay_within_s")), 60);
     assert_true(json_is_true(json_object_get(object, "paused")));
+    assert_string_equal(json_string_value(json_object_get(object, "late_payment")), "refund");
+    assert_int_equal(json_integer_value(json_object_get(object, "hold_max_s")), 90);
+    assert_int_equal(json_integer_value(json_object_get(object, "grace_s")), 7);
     json_decref(object);
 }
 

@@ -26,6 +26,17 @@
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
     X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
       "Orders that expired, as they were not paid in time.")                                       \
+    X(ORDERS_REFUNDED, "seckill_orders_refunded_total", "", "Paid orders refunded.")               \
+    X(ORDERS_EXTENDED, "seckill_orders_extended_total", "", "Reservations extended.")              \
+    X(ORDERS_CUT, "seckill_orders_cut_total", "",                                                  \
+      "Orders that kept a part of their units when the others were cancelled or refunded.")        \
+    X(PAYMENTS_IN_TIME, "seckill_payments_total", "outcome=\"in_time\"",                           \
+      "Payments told with a payment_ref, each once, by what they were answered.")                  \
+    X(PAYMENTS_RETAKEN, "seckill_payments_total", "outcome=\"retaken\"", "")                       \
+    X(PAYMENTS_TOO_LATE, "seckill_payments_total", "outcome=\"too_late\"", "")                     \
+    X(PAYMENTS_ALREADY_PAID, "seckill_payments_total", "outcome=\"already_paid\"", "")             \
+    X(PAYMENTS_REFUNDED, "seckill_payments_refunded_total", "",                                    \
+      "Payments that the shop has paid back.")                                                     \
     X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
       "What retention_days has deleted of rounds that are over.")                                  \
     X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \

@@ -69,14 +69,25 @@ void answer_problem(struct answer *answer, enum problem problem)
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
                     const char *members, ...)
 {
+    enum { FRAME_MAX = 400 }; /* everything but the members, with the problem's own detail */
+    static const char type[] = "application/problem+json";
     char extra[ANSWER_INLINE_MAX];
     va_list arguments;
     va_start(arguments, members);
     vsnprintf(extra, sizeof extra, members, arguments);
     va_end(arguments);
-    char *text = answer_begin(answer, problem_status(problem), "application/problem+json");
+    size_t size = FRAME_MAX + strlen(extra);
+    if (detail || size <= ANSWER_INLINE_MAX) {
+        char *text = answer_begin(answer, problem_status(problem), type);
+        answer->length = problem_text(problem, detail, extra, text, ANSWER_INLINE_MAX);
+    } else {
+        char *text = malloc(size);
+        if (!text)
+            abort();
+        size_t length = problem_text(problem, detail, extra, text, size);
+        answer_text(answer, problem_status(problem), type, text, length);
+    }
     answer->retry_after_s = problem_retry_after(problem);
-    answer->length = problem_text(problem, detail, extra, text, ANSWER_INLINE_MAX);
 }
 
 void answer_detail(struct answer *answer, enum problem problem, const char *detail)

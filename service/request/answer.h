@@ -30,6 +30,8 @@ enum {
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
     X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
     X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
+    X(UNKNOWN_PAYMENT, 404, "unknown_payment", "Unknown payment",                                  \
+      "The order has no payment with this payment_ref.", 0)                                        \
     X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                         \
       "This path takes another method; see Allow.", 0)                                             \
     X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \
@@ -47,6 +49,14 @@ enum {
       "Orders of the present round hold units; end_round ends those that are reserved.", 0)        \
     X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
       "The order's present status does not allow this call; see order_status.", 0)                 \
+    X(PAYMENT_TOO_LATE, 409, "payment_too_late", "Payment too late",                               \
+      "The order cannot have units any more; the money is to be paid back, see payment_state.", 0) \
+    X(ALREADY_PAID, 409, "already_paid", "Already paid",                                           \
+      "Another payment has paid the order; this one is to be paid back, see payment_state.", 0)    \
+    X(HOLD_LIMIT, 409, "hold_limit_reached", "Hold limit reached",                                 \
+      "The sale lets the order be held until the time in latest.", 0)                              \
+    X(REFUNDS_DUE, 409, "refunds_due", "Refunds due",                                              \
+      "Payments of the sale's orders are to be paid back; refunds_elsewhere leaves them so.", 0)   \
     X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \
       "Orders of the sale are reserved; see reserved.", 0)                                         \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \

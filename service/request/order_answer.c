@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -10,7 +11,7 @@
 #include "sql/orders/orders.h"
 
 /* Among printable ASCII, JSON escapes only these two. */
-static char *put_escaped(char *at, const char *text)
+char *order_put_escaped(char *at, const char *text)
 {
     for (;; text++) {
         size_t plain = strcspn(text, "\"\\");
@@ -35,9 +36,11 @@ char *order_put(char *at, const struct order_text *order)
     at = stpcpy(at, "\",\"round\":");
     at = decimal_put(at, order->round);
     at = stpcpy(at, ",\"user_id\":\"");
-    at = put_escaped(at, order->user_id);
+    at = order_put_escaped(at, order->user_id);
     at = stpcpy(at, "\",\"qty\":");
     at = decimal_put(at, order->qty);
+    if (order->ordered != 0)
+        at = decimal_put(stpcpy(at, ",\"ordered_qty\":"), order->ordered);
     at = stpcpy(at, ",\"segment\":");
     at = decimal_put(at, order->segment);
     at = stpcpy(at, ",\"status\":\"");
@@ -65,6 +68,25 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
 {
     struct order_text order = ORDER_TEXT(record, record->status);
     answer_text_of(answer, 200, &order);
+}
+
+void order_put_payment(char members_out[PAYMENT_MEMBERS_MAX], const struct ledger_payment *payment)
+{
+    char *at = stpcpy(members_out, ",\"payment_ref\":\"");
+    at = stpcpy(order_put_escaped(at, payment->ref), "\",\"payment_state\":\"");
+    stpcpy(stpcpy(at, ledger_payment_state_name(payment->state)), "\"");
+}
+
+void order_answer_payment(struct answer *answer, const struct ledger_record *record,
+                          const char members[PAYMENT_MEMBERS_MAX])
+{
+    struct order_text order = ORDER_TEXT(record, record->status);
+    char *text = malloc(ORDER_TEXT_MAX + PAYMENT_MEMBERS_MAX);
+    if (!text)
+        abort();
+    char *end = order_put(text, &order) - 1; /* in the place of the bracket */
+    end = stpcpy(stpcpy(end, members), "}\n");
+    answer_text(answer, 200, "application/json", text, (size_t)(end - text));
 }
 
 /* `order_status`: the order's present status, which a replay may find changed. */

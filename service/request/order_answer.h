@@ -3,7 +3,7 @@
 #define SECKILL_SERVICE_REQUEST_ORDER_ANSWER_H
 
 #include "service/request/request.h"
-#include "sql/orders/orders.h"
+#include "sql/orders/payments.h"
 
 /* The members of an order's JSON, from whichever struct; the caller owns the texts. */
 struct order_text {
@@ -12,6 +12,7 @@ struct order_text {
     uint32_t round; /* the sale's round */
     const char *user_id;
     uint32_t qty;
+    uint32_t ordered; /* units at first; 0: qty */
     uint32_t segment;
     const char *status;
     const char *created_at;
@@ -24,12 +25,12 @@ struct order_text {
         .order_id = (order)->order_id, .sku = (order)->sku, .round = (order)->round,               \
         .user_id = (order)->user_id, .qty = (order)->qty, .segment = (order)->segment,             \
         .status = (order_status), .created_at = (order)->created_at,                               \
-        .expires_at = (order)->expires_at,                                                         \
+        .expires_at = (order)->expires_at, .ordered = (order)->ordered,                            \
     }
 
 /* Largest size of an order's JSON with a newline and a NUL: names, marks, numbers, a sku, a user id
  * all escaped, a status and two times. */
-enum { ORDER_TEXT_MAX = 576 };
+enum { ORDER_TEXT_MAX = 608 };
 
 /* Writes the order as a JSON object and a NUL, and returns where the object ends. */
 char *order_put(char *at, const struct order_text *order);
@@ -40,5 +41,16 @@ void order_answer(struct request *request, enum problem refusal);
 
 /* Answers with an order as the ledger has it. */
 void order_answer_record(struct answer *answer, const struct ledger_record *record);
+
+/* Writes a text of printable ASCII as a JSON string's content and a NUL; returns where it ends. */
+char *order_put_escaped(char *at, const char *text);
+
+/* Writes a payment's ref and state as members, and a NUL. */
+enum { PAYMENT_MEMBERS_MAX = 2 * PAYMENT_REF_SIZE + 80 };
+void order_put_payment(char members_out[PAYMENT_MEMBERS_MAX], const struct ledger_payment *payment);
+
+/* Answers likewise, with further members about a payment: JSON text that begins with a comma. */
+void order_answer_payment(struct answer *answer, const struct ledger_record *record,
+                          const char members[PAYMENT_MEMBERS_MAX]);
 
 #endif

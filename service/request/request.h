@@ -19,7 +19,7 @@
 
 #include "service/request/answer.h"
 #include "service/request/trace.h"
-#include "sql/orders/orders.h"
+#include "sql/orders/payments.h"
 #include "stock/stock.h"
 #include "stock/sales/sales.h"
 
@@ -150,10 +150,17 @@ struct request_call {
     bool only_if;   /* a reset only if the sale is in round if_round */
     uint32_t if_round;
     bool end_round;
+    bool refunds_elsewhere; /* of a retirement */
     struct stock_change change;
-    struct ledger_filter filter; /* of a listing */
-    uint64_t after;              /* the listing continues behind this order */
-    uint32_t limit;              /* orders on a page */
+    char payment_ref[PAYMENT_REF_SIZE];    /* "": none */
+    uint32_t keep;                         /* units that a part of an order keeps; 0: it ends */
+    bool restock;                          /* of a refund */
+    int64_t expires_ms;                    /* of an extension */
+    struct ledger_payment_filter payments; /* of a listing of payments */
+    struct ledger_payment_place place;     /* that listing continues behind it */
+    struct ledger_filter filter;           /* of a listing */
+    uint64_t after;                        /* the listing continues behind this order */
+    uint32_t limit;                        /* orders on a page */
 };
 
 /* Where an HTTP thread's requests return. Workers add, the thread takes. */

@@ -138,6 +138,9 @@ enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,
                                         struct ledger_segment *segments_out, size_t max,
                                         size_t *count_out);
 
+/* A DATETIME as ms since 1970, whatever the connection's time zone. */
+#define LEDGER_MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
+
 /* Writes a DATETIME(3) column in the same form; SQL NULL becomes "". */
 void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column);
 

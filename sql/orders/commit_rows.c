@@ -15,7 +15,7 @@
 #include "sql/db/sql_text.h"
 #include "sql/orders/user_quota.h"
 
-enum { COLUMNS_MAX = 9 };
+enum { COLUMNS_MAX = 10 };
 
 struct text {
     bulk_null none; /* SQL NULL */
@@ -33,7 +33,7 @@ struct moment {
 struct row {
     uint64_t order_id, fence, settled;
     struct text sku, user_id, key;
-    uint32_t round, qty, segment, limit, settings_version;
+    uint32_t round, qty, segment, limit, grace_s, settings_version;
     struct moment created_at, expires_at;
 };
 
@@ -104,6 +104,10 @@ static const struct {
                          "",
                          9,
                          {ORDERS_COLUMNS, COLUMN(MOMENT, expires_at)}},
+    [COMMIT_GRACE] = {ORDERS_INSERT ",expires_at,grace_s)VALUES",
+                      "",
+                      10,
+                      {ORDERS_COLUMNS, COLUMN(MOMENT, expires_at), COLUMN(NUMBER, grace_s)}},
     [COMMIT_KEYS] = {"INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES",
                      "",
                      3,
@@ -242,6 +246,7 @@ static void fill_row(struct row *row, const struct ledger_order *order, enum com
     row->qty = order->qty;
     row->limit = order->limit;
     row->segment = order->segment;
+    row->grace_s = order->grace_s;
     set_text(&row->sku, order->sku);
     set_text(&row->user_id, order->user_id);
     bool keyed = order->key && order->key[0] != '\0';

@@ -10,8 +10,9 @@ struct commit_rows;
 struct commit_rows *commit_rows_open(void);
 void commit_rows_close(struct commit_rows **rows);
 
-/* The kinds of rows that orders have; no order of COMMIT_LASTING expires. */
-enum commit_rows_kind { COMMIT_LASTING, COMMIT_EXPIRING, COMMIT_KEYS, COMMIT_QUOTAS };
+/* The kinds of rows that orders have; no order of COMMIT_LASTING expires, and only one of
+ * COMMIT_GRACE has a grace. */
+enum commit_rows_kind { COMMIT_LASTING, COMMIT_EXPIRING, COMMIT_GRACE, COMMIT_KEYS, COMMIT_QUOTAS };
 
 /* Inserts the rows of that kind for `count` orders, within db_run, after its first query. `bulk`:
  * the server takes bulk bindings (bulk_supported); otherwise the rows are sent as one text. Results

@@ -1,11 +1,12 @@
-/* Writes accepted orders to the ledger: the hot path.
+/* Writes accepted orders to the ledger: the hot path. An expired order whose late payment has got
+ * its units again is a row already, which becomes paid.
  *
  * why_affected_rows: a guard is a condition of its UPDATE, so an update that changes no row was
  * refused, or its row is missing. The rows are counted before the commit. Making the guard an error
  * instead, so that the whole transaction goes as one packet up to its COMMIT, was measured and
  * gained nothing: the orders must then come first, and a connection lost anywhere in the packet
  * leaves an unknown commit. */
-#include "sql/orders/orders.h"
+#include "sql/orders/payments.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -25,13 +26,13 @@ struct commit {
     size_t update_count;
     const struct ledger_order *orders;
     size_t order_count;
-    const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* in the order they were given */
-    const struct ledger_order *by_key[LEDGER_ORDERS_MAX];  /* by user and key */
+    const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* new ones, in the order given */
+    const struct ledger_order *by_key[LEDGER_ORDERS_MAX];  /* the same by user and key */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
-    size_t limited_count;
-    bool expiring; /* some of them expire */
-    bool joint;    /* one statement makes the stock updates */
-    bool late;     /* the time of an order was over */
+    size_t listed_count, limited_count;
+    enum commit_rows_kind kind; /* of the rows of the new ones */
+    bool joint;                 /* one statement makes the stock updates */
+    bool late;                  /* the time of an order was over */
 };
 
 /* Orders without a key come first: their rows begin with '#', less than any letter of a key. */
@@ -59,12 +60,18 @@ static void list_orders(struct commit *commit)
 {
     for (size_t i = 0; i < commit->order_count; i++) {
         const struct ledger_order *order = &commit->orders[i];
-        commit->listed[i] = commit->by_key[i] = order;
-        commit->expiring |= order->expires_ms != 0;
         if (order->limit > 0)
             commit->limited[commit->limited_count++] = order;
+        if (order->payment_ref)
+            continue;
+        commit->by_key[commit->listed_count] = order;
+        commit->listed[commit->listed_count++] = order;
+        if (order->expires_ms != 0 && commit->kind == COMMIT_LASTING)
+            commit->kind = COMMIT_EXPIRING;
+        if (order->grace_s != 0)
+            commit->kind = COMMIT_GRACE;
     }
-    qsort(commit->by_key, commit->order_count, sizeof commit->by_key[0], compare_keys);
+    qsort(commit->by_key, commit->listed_count, sizeof commit->by_key[0], compare_keys);
     qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
 }
 
@@ -93,23 +100,29 @@ static void text_update(struct sql_text *sql, const struct ledger_stock_update *
     sql_printf(sql, " AND sold+%u<=capacity;", update->units);
 }
 
+/* Returns when the order may expire; 0: never. */
+static int64_t due_ms(const struct ledger_order *order)
+{
+    return order->expires_ms == 0 ? 0 : order->expires_ms + (int64_t)order->grace_s * 1000;
+}
+
 /* Orders that expire at the same moment were taken together, so one row stands for all of them. */
 static void text_expiries(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_expiry(expires_at,first_id,last_id)VALUES(";
-    const struct ledger_order *orders = commit->orders;
-    for (size_t i = 0, next; i < commit->order_count; i = next) {
-        uint64_t first_id = orders[i].order_id, last_id = first_id;
-        for (next = i + 1;
-             next < commit->order_count && orders[next].expires_ms == orders[i].expires_ms;
+    const struct ledger_order *const *orders = commit->listed;
+    for (size_t i = 0, next; i < commit->listed_count; i = next) {
+        int64_t moment_ms = due_ms(orders[i]);
+        uint64_t first_id = orders[i]->order_id, last_id = first_id;
+        for (next = i + 1; next < commit->listed_count && due_ms(orders[next]) == moment_ms;
              next++) {
-            first_id = orders[next].order_id < first_id ? orders[next].order_id : first_id;
-            last_id = orders[next].order_id > last_id ? orders[next].order_id : last_id;
+            first_id = orders[next]->order_id < first_id ? orders[next]->order_id : first_id;
+            last_id = orders[next]->order_id > last_id ? orders[next]->order_id : last_id;
         }
-        if (orders[i].expires_ms == 0)
+        if (moment_ms == 0)
             continue;
         sql_printf(sql, "%-s", lead);
-        ledger_time_text(sql, orders[i].expires_ms);
+        ledger_time_text(sql, moment_ms);
         sql_printf(sql, ",%ju,%ju)", first_id, last_id);
         lead = ",(";
     }
@@ -117,13 +130,38 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
-/* Puts the stock updates first, because update_stock counts their rows by their places. */
+/* Only an expired order is paid so: whoever paid it meanwhile leaves one row fewer. */
+static void text_retaken(struct sql_text *sql, const struct commit *commit)
+{
+    const struct ledger_payment taken = {.state = LEDGER_PAYMENT_TAKEN, .outcome = LEDGER_RETAKEN};
+    size_t count = 0;
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].payment_ref)
+            sql_printf(sql,
+                       count++ == 0 ? "UPDATE orders FORCE INDEX(PRIMARY)SET status='paid'WHERE "
+                                      "status='expired'AND order_id IN(%ju"
+                                    : ",%ju",
+                       commit->orders[i].order_id);
+    if (count == 0)
+        return;
+    sql_append(sql, ");", 2);
+    for (size_t i = 0, at = 0; i < commit->order_count; i++) {
+        struct ledger_payment payment = taken;
+        payment.ref = commit->orders[i].payment_ref;
+        if (payment.ref)
+            ledger_payment_text(sql, at++ == 0, commit->orders[i].order_id, &payment);
+    }
+    sql_append(sql, ";", 1);
+}
+
+/* Puts first what is counted by its place. */
 static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
     sql_clear(sql);
     for (size_t i = 0; i < commit->update_count && !commit->joint; i++)
         text_update(sql, &commit->updates[i]);
+    text_retaken(sql, commit);
     text_expiries(sql, commit);
     if (sql->length == 0)
         sql_printf(sql, "DO 0"); /* a query must begin the transaction */
@@ -146,6 +184,14 @@ static enum db_result update_stock(struct commit *commit, struct db *db)
     return any_refused ? DB_NO : result;
 }
 
+/* Checks, before another query, that each of the orders to pay was expired. */
+static bool all_retaken(const struct commit *commit)
+{
+    size_t count = commit->order_count - commit->listed_count;
+    size_t place = commit->joint ? 0 : commit->update_count;
+    return count == 0 || db_affected(commit->ledger->db, place) == count;
+}
+
 static bool is_late(const struct commit *commit)
 {
     int64_t now_ns = clock_now_ns();
@@ -164,15 +210,17 @@ static enum db_result write_all(struct commit *commit)
     commit->joint = bulk && are_joint(commit->updates, commit->update_count);
     text_commit(commit);
     enum db_result result = ledger_query(commit->ledger);
+    bool retaken = result == DB_OK && all_retaken(commit);
     if (result == DB_OK)
         result = update_stock(commit, db);
+    if (result == DB_OK && !retaken)
+        result = DB_DUPLICATE;
     if (result == DB_OK)
         result =
-            commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->order_count);
+            commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->listed_count);
     if (result == DB_OK)
         result =
-            commit_rows_insert(rows, db, bulk, commit->expiring ? COMMIT_EXPIRING : COMMIT_LASTING,
-                               commit->listed, commit->order_count);
+            commit_rows_insert(rows, db, bulk, commit->kind, commit->listed, commit->listed_count);
     if (result == DB_OK)
         result = commit_rows_insert(rows, db, bulk, COMMIT_QUOTAS, commit->limited,
                                     commit->limited_count);
@@ -209,8 +257,9 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     commit.update_count = update_count;
     commit.orders = orders;
     commit.order_count = order_count;
-    commit.limited_count = 0; /* the lists stay unset: they are large */
-    commit.expiring = commit.joint = commit.late = false;
+    commit.listed_count = commit.limited_count = 0; /* the lists stay unset: they are large */
+    commit.kind = COMMIT_LASTING;
+    commit.joint = commit.late = false;
     list_orders(&commit);
     struct db_run run = {0};
     while (db_run(ledger->db, &run))

@@ -1,7 +1,7 @@
 /* Finds orders that were not paid in time.
  *
- * A commit writes one row of order_expiry for all of its orders that expire at the same moment:
- * that moment and the range of their ids. The reader takes the ranges whose moment has come, then
+ * A commit writes one row of order_expiry for all of its orders whose time to pay, grace included,
+ * is over at the same moment: that moment and the range of their ids. The reader takes the ranges whose moment has come, then
  * the orders in them, and deletes a range in which no order is reserved any more. */
 #include "sql/orders/orders.h"
 
@@ -62,7 +62,7 @@ static bool read_orders(struct ledger *ledger, const struct range *ranges, size_
     struct sql_text *sql = &ledger->sql;
     sql_begin(sql,
               "SELECT order_id,sku,round,qty FROM orders WHERE "
-              "status=%s AND expires_at<='%-s'",
+              "status=%s AND expires_at+INTERVAL COALESCE(grace_s,0)SECOND<='%-s'",
               ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%-sorder_id BETWEEN %ju AND %ju", i == 0 ? " AND(" : " OR ",

@@ -62,6 +62,9 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
     else /* an update that relies on the fence read before is refused */
         sql_printf(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=%s AND segment=%u;",
                    update->sku, update->segment);
+    /* The row of an order that was to be paid does not tell whose commit has paid it. */
+    if (order->payment_ref)
+        return ledger_read(ledger) == DB_OK ? LEDGER_NO : LEDGER_FAILED;
     /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
      * for all orders of the transaction, which is atomic. */
     bool keyed = order->key && order->key[0] != '\0';

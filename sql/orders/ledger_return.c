@@ -1,4 +1,5 @@
-/* Cancels and expires orders: changes their statuses, and makes their units available again.
+/* Cancels, expires and refunds orders, or parts of them: changes their statuses, and makes their
+ * units available again.
  *
  *   lock the segments' rows ─► lock the orders that may change, share their units out
  *     ─► segments: sold -= n, fence = F · statuses ─► quotas ─► commit
@@ -23,7 +24,7 @@ struct returning {
     struct ledger_return *returned;
     struct user_quota_return moved[LEDGER_RETURNS_MAX]; /* orders whose units return, by user */
     size_t moved_count;
-    size_t status_count; /* orders whose status changes, of any round */
+    size_t changed_count; /* orders that change, of any round */
     /* At the place of a sale's first segment: the greatest id counted for its users. */
     uint64_t counted_to[LEDGER_SEGMENTS_MAX];
 };
@@ -152,19 +153,23 @@ static void read_order(struct returning *returning, char **row)
         return;
     }
     uint32_t qty = ledger_u32(row[4]), round = ledger_u32(row[2]);
+    if (order->keep >= qty)
+        return;
     size_t given = 0;
+    uint32_t units = order->unreturned ? 0 : qty - order->keep;
     struct ledger_return_segment *segments = segments_of(returned, row[1], &given);
-    order->moved = order->round_over || take_off(segments, given, round, qty, &order->damaged);
+    order->moved = order->round_over || take_off(segments, given, round, units, &order->damaged);
     if (order->damaged)
         ledger_note_damage(returning->ledger,
                            "orders: order_id %s, sku '%s', has more units than its sale has sold",
                            row[0], row[1]);
     order->unmet = !order->moved && given > 0;
-    returning->status_count += order->moved;
-    if (!order->moved || order->round_over)
+    returning->changed_count += order->moved;
+    if (!order->moved || order->round_over || units == 0)
         return;
     struct user_quota_return *moved = &returning->moved[returning->moved_count++];
-    *moved = (struct user_quota_return){.order_id = key.order_id, .round = round, .qty = qty};
+    *moved = (struct user_quota_return){
+        .order_id = key.order_id, .round = round, .qty = units, .stays = order->keep > 0};
     ledger_identifier(moved->sku, row[1]);
     ledger_user_id(moved->user_id, row[3]);
 }
@@ -172,7 +177,7 @@ static void read_order(struct returning *returning, char **row)
 static void read_orders(struct returning *returning)
 {
     struct ledger_return *returned = returning->returned;
-    returning->moved_count = returning->status_count = 0;
+    returning->moved_count = returning->changed_count = 0;
     for (size_t i = 0; i < returned->order_count; i++)
         returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
     for (char **row = db_row(returning->ledger->db); row; row = db_row(returning->ledger->db))
@@ -201,17 +206,57 @@ static size_t text_segments(struct sql_text *sql, struct ledger_return *returned
     return count;
 }
 
-static void text_statuses(struct sql_text *sql, const struct ledger_return *returned)
+/* Appends a statement for the orders that end, with or without their units. */
+static void text_ends(struct sql_text *sql, const struct ledger_return *returned, bool unreturned)
 {
-    const char *lead = "(";
-    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
-               ledger_status_name(returned->to));
-    for (size_t i = 0; i < returned->order_count; i++)
-        if (returned->orders[i].moved) {
-            sql_printf(sql, "%-s%ju", lead, returned->orders[i].order_id);
-            lead = ",";
-        }
-    sql_append(sql, ")", 1);
+    bool any = false;
+    for (size_t i = 0; i < returned->order_count; i++) {
+        const struct ledger_return_order *order = &returned->orders[i];
+        if (!order->moved || order->keep > 0 || order->unreturned != unreturned)
+            continue;
+        if (!any)
+            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s%-s WHERE order_id IN",
+                       ledger_status_name(returned->to),
+                       unreturned ? ",unreturned=COALESCE(unreturned,0)+qty" : "");
+        sql_printf(sql, any ? ",%ju" : "(%ju", order->order_id);
+        any = true;
+    }
+    if (any)
+        sql_append(sql, ");", 2);
+}
+
+/* Each order keeps units of its own number. Assignments are made from left to right. */
+static void text_parts(struct sql_text *sql, const struct ledger_return *returned)
+{
+    for (size_t i = 0; i < returned->order_count; i++) {
+        const struct ledger_return_order *order = &returned->orders[i];
+        if (order->moved && order->keep > 0)
+            sql_printf(sql,
+                       "UPDATE orders SET ordered=COALESCE(ordered,qty),"
+                       "unreturned=IF(%d,COALESCE(unreturned,0)+qty-%u,unreturned),qty=%u "
+                       "WHERE order_id=%ju;",
+                       order->unreturned, order->keep, order->keep, order->order_id);
+    }
+}
+
+/* An order has one payment at most that it has taken. */
+static void text_payments(struct sql_text *sql, const struct ledger_return *returned)
+{
+    bool any = false;
+    for (size_t i = 0; i < returned->order_count; i++) {
+        const struct ledger_return_order *order = &returned->orders[i];
+        if (!order->moved || order->keep > 0 || returned->to != LEDGER_REFUNDED)
+            continue;
+        sql_printf(sql,
+                   any ? ",%ju"
+                       : "UPDATE payment FORCE INDEX(PRIMARY)SET state='refunded',"
+                         "refunded_at=UTC_TIMESTAMP(3)WHERE state='taken' AND "
+                         "order_id IN(%ju",
+                   order->order_id);
+        any = true;
+    }
+    if (any)
+        sql_append(sql, ");", 2);
 }
 
 /* Lists the sales whose units return, each with round or number of its first changed segment. */
@@ -235,7 +280,7 @@ static void text_sales(struct sql_text *sql, const struct ledger_return *returne
  * changes all of them first. */
 static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
+    sql_printf(sql, "SELECT counted_to FROM quota_count WHERE(sku,round)IN");
     text_sales(sql, returned, true);
     sql_printf(
         sql,
@@ -290,11 +335,14 @@ static enum db_result return_orders(struct returning *returning)
     if (result != DB_OK)
         return result;
     read_orders(returning);
-    if (returning->status_count == 0)
+    if (returning->changed_count == 0)
         return DB_OK;
     sql_clear(sql);
     size_t guarded = text_segments(sql, returning->returned);
-    text_statuses(sql, returning->returned);
+    text_ends(sql, returning->returned, false);
+    text_ends(sql, returning->returned, true);
+    text_parts(sql, returning->returned);
+    text_payments(sql, returning->returned);
     if (returning->moved_count > 0)
         text_counted(sql, returning->returned);
     result = ledger_query(returning->ledger);
@@ -311,7 +359,8 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 {
     assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
     assert(returned->segment_count <= LEDGER_SEGMENTS_MAX);
-    assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED);
+    assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED ||
+           returned->to == LEDGER_REFUNDED);
     struct returning returning;
     returning.ledger = ledger;
     returning.returned = returned;

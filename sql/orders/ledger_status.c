@@ -12,26 +12,33 @@
 #include <string.h>
 
 static const char *const names[] = {
-    [LEDGER_RESERVED] = "reserved",
-    [LEDGER_PAID] = "paid",
-    [LEDGER_CANCELLED] = "cancelled",
-    [LEDGER_EXPIRED] = "expired",
+    [LEDGER_RESERVED] = "reserved",   [LEDGER_PAID] = "paid",
+    [LEDGER_CANCELLED] = "cancelled", [LEDGER_EXPIRED] = "expired",
+    [LEDGER_REFUNDED] = "refunded",
 };
 
-/* The present round of the order's sale. For a payment it is locked, so that no reset can end the
- * round before the payment is committed. A sale that another transaction is changing is skipped (in
- * the syntax of MySQL or MariaDB): its order seems not payable in that statement alone. */
-#define ROUND_NOW(lock) "(SELECT s.round FROM sale s WHERE s.sku=o.sku" lock ")"
-#define SHARE_SKIP_LOCKED "/*!80001 FOR SHARE SKIP LOCKED*//*M! LOCK IN SHARE MODE SKIP LOCKED*/"
-
-#define IN_TIME "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND o.round="
+/* The moment from which an unpaid order is overdue. */
+#define OVERDUE "o.expires_at<=UTC_TIMESTAMP(3)-INTERVAL COALESCE(o.grace_s,0)SECOND"
 #define RESERVED(condition) "(o.status='reserved' AND " condition ")"
 
-/* All transitions, each from LEDGER_RESERVED. Each change of a status states its condition. */
+/* For a payment the sale is locked, so that no reset can end the round before the payment is
+ * committed. A sale that another transaction is changing is skipped (in the syntax of MySQL or
+ * MariaDB): its order is not seen to stand anywhere in that statement alone. */
+#define STANDING(lock)                                                                             \
+    "(SELECT IF(s.round<>o.round,3,IF(" OVERDUE ",2+s.refund_late,1))FROM sale s "                 \
+    "WHERE s.sku=o.sku" lock ")"
+#define SHARE_SKIP_LOCKED "/*!80001 FOR SHARE SKIP LOCKED*//*M! LOCK IN SHARE MODE SKIP LOCKED*/"
+
+_Static_assert(LEDGER_IN_ROUND == 1 && LEDGER_OVERDUE == 2 && LEDGER_OVER == 3, "as STANDING says");
+
+/* All transitions but that of a late payment, which finds an expired order (ledger_commit.c). Each
+ * change of a status states its condition. */
 static const char *const conditions[LEDGER_STATUSES] = {
-    [LEDGER_PAID] = RESERVED(IN_TIME ROUND_NOW("")),
+    [LEDGER_PAID] = RESERVED(STANDING("") "=1"),
     [LEDGER_CANCELLED] = RESERVED("TRUE"),
-    [LEDGER_EXPIRED] = RESERVED("(o.expires_at<=UTC_TIMESTAMP(3)OR o.round<" ROUND_NOW("") ")"),
+    [LEDGER_EXPIRED] =
+        RESERVED("(" OVERDUE " OR o.round<(SELECT s.round FROM sale s WHERE s.sku=o.sku))"),
+    [LEDGER_REFUNDED] = "o.status='paid'",
 };
 
 const char *ledger_status_name(enum ledger_status status)
@@ -41,20 +48,26 @@ const char *ledger_status_name(enum ledger_status status)
 
 bool ledger_status_may(const char *from, enum ledger_status to)
 {
-    return conditions[to] && strcmp(from, names[LEDGER_RESERVED]) == 0;
+    enum ledger_status needed = to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED;
+    return conditions[to] && strcmp(from, names[needed]) == 0;
+}
+
+enum ledger_status ledger_status_of(const char *name)
+{
+    int status = 0;
+    while (status < LEDGER_STATUSES && strcmp(names[status], name) != 0)
+        status++;
+    return (enum ledger_status)status;
 }
 
 bool ledger_status_known(const char *status)
 {
-    bool known = false;
-    for (size_t i = 0; i < LEDGER_STATUSES; i++)
-        known |= strcmp(names[i], status) == 0;
-    return known;
+    return ledger_status_of(status) != LEDGER_STATUSES;
 }
 
-bool ledger_status_final(const char *status)
+bool ledger_status_changed(const char *status)
 {
-    return ledger_status_known(status) && strcmp(status, names[LEDGER_RESERVED]) != 0;
+    return ledger_status_known(status) && ledger_status_of(status) != LEDGER_RESERVED;
 }
 
 const char *ledger_status_condition(enum ledger_status to)
@@ -63,7 +76,7 @@ const char *ledger_status_condition(enum ledger_status to)
     return conditions[to];
 }
 
-const char *ledger_status_payable_locking(void)
+const char *ledger_status_standing(bool locking)
 {
-    return RESERVED(IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED));
+    return locking ? STANDING(SHARE_SKIP_LOCKED) : STANDING("");
 }

@@ -1,4 +1,4 @@
-/* Orders in the ledger: writes, looks up, lists, pays, cancels and expires them. */
+/* Orders in the ledger: writes, looks up, lists, cancels and expires them. payments.h pays them. */
 #ifndef SQL_ORDERS_H
 #define SQL_ORDERS_H
 
@@ -11,6 +11,7 @@ enum ledger_status {
     LEDGER_PAID,
     LEDGER_CANCELLED,
     LEDGER_EXPIRED,
+    LEDGER_REFUNDED,
     LEDGER_STATUSES
 };
 
@@ -23,8 +24,11 @@ bool ledger_status_may(const char *from, enum ledger_status to);
 /* True for the name of a status. */
 bool ledger_status_known(const char *status);
 
-/* True for the name of a status that an order never leaves. */
-bool ledger_status_final(const char *status);
+/* The status of that name; LEDGER_STATUSES: there is none. */
+enum ledger_status ledger_status_of(const char *name);
+
+/* True for the name of a status other than the first one, so somebody has changed the order. */
+bool ledger_status_changed(const char *status);
 
 /* ---- commits ---- */
 
@@ -40,7 +44,11 @@ struct ledger_order {
     int64_t created_ms; /* UTC, since 1970 */
     uint32_t limit;     /* units the user may have in this round; 0: no limit, and not counted */
     int64_t expires_ms; /* UTC, since 1970: when the order expires unless it is paid; 0: never */
+    uint32_t grace_s;   /* after expires_ms it can still be paid for so long */
     int64_t until_ns;   /* monotonic: must not be committed from then on; 0: no such bound */
+    /* NULL, or what pays an order that has expired: the order is in the ledger already, and this
+     * commit takes its units again and makes it paid. */
+    const char *payment_ref;
 };
 
 /* How a stock update may move a segment's fence. Every guard also checks round, settings and that
@@ -67,8 +75,8 @@ struct ledger_stock_update {
 
 /* Inserts the orders and updates the segments in one transaction. LEDGER_NO: a guard refused its
  * update, which is marked `refused`; of many updates, all are marked. LEDGER_LIMIT,
- * LEDGER_DUPLICATE, LEDGER_LATE (its time was over when all was written): at least one order caused
- * it. Nothing is done then. `updates` are sorted by sku and segment: all transactions lock the rows
+ * LEDGER_DUPLICATE (also when an order to pay is not expired any more), LEDGER_LATE (its time was
+ * over when all was written): at least one order caused it. Nothing is done then. `updates` are sorted by sku and segment: all transactions lock the rows
  * of segments in that order, which prevents deadlocks.
  *
  * why_last: an order's time is checked after its key is written and before the COMMIT is sent. So
@@ -84,7 +92,9 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
  * transaction to end, then looks for one of its orders by id, sale, round, user and key (another
  * process may have used the id for another order). If the update has a fence, raises the row's to
  * it, so that a transaction that has not begun yet is refused. LEDGER_OK: it was committed, and is
- * on disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: no answer now. */
+ * on disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: no answer now. Of an order with
+ * a payment_ref it tells only that the old transaction is over: LEDGER_NO, and each order's payment
+ * tells what became of it. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order);
 
@@ -120,11 +130,12 @@ struct ledger_record {
     bool damaged;              /* its rows make no sense (ledger_fault): only the id is set */
     /* Set by ledger_pay alone; else false. */
     bool payable;    /* reserved, in time by the ledger's clock, and of the sale's present round */
-    bool round_over; /* not paid, and the sale is in a later round */
+    bool round_over; /* not paid, and the sale is in a later round or retired */
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;
     uint32_t qty;
+    uint32_t ordered; /* units at first; 0: qty, as no part of the order was given back */
     uint32_t segment; /* the first one that its units were taken from */
 };
 
@@ -188,18 +199,6 @@ struct ledger_quota {
 enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota *quotas,
                                       size_t count);
 
-/* ---- payments ---- */
-
-/* Pays the orders of up to LEDGER_ORDERS_MAX records, named by `order_id`, of any sales, in one
- * transaction, and fills the records in as they are afterwards. An order is paid if it is reserved
- * and in time by the ledger's clock. `moved_out`, one for each record: this call has paid the order
- * (an id that comes more than once: at its first place). Waits for nobody: a record that stays
- * `payable` belongs to an order that another transaction is changing; try it again. LEDGER_OK: what
- * the records say is on disk, unless it may still change. LEDGER_DAMAGED: nothing is paid, because
- * the rows of an order to pay are `damaged`; repeat without it. LEDGER_UNKNOWN: repeat it. */
-enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
-                              size_t count, bool *moved_out);
-
 /* ---- orders that were not paid in time ---- */
 
 /* An order that is to expire. */
@@ -224,7 +223,7 @@ struct ledger_due_cursor {
 enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out);
 
-/* ---- cancelled and expired orders ---- */
+/* ---- orders that end, or keep a part of their units ---- */
 
 enum {
     /* Orders of one return. MariaDB makes a subquery of a list of 1000 or more. */
@@ -245,8 +244,10 @@ struct ledger_return_segment {
 
 struct ledger_return_order {
     uint64_t order_id;
+    uint32_t keep;   /* units that the order keeps, with its status; 0: it ends */
+    bool unreturned; /* its units are refunded and not put back on sale: they stay sold */
     bool round_over; /* its sale is in a later round, so its units no longer exist */
-    bool moved;      /* out: its status has changed */
+    bool moved;      /* out: it has changed; not if it has no more than `keep` units */
     bool unmet;      /* out: the given segments of its sale have sold less than its units */
     bool damaged;    /* out: and so have all segments of its sale */
 };
@@ -258,9 +259,9 @@ static inline int ledger_return_order_compare(const void *left, const void *righ
     return (a->order_id > b->order_id) - (a->order_id < b->order_id);
 }
 
-/* Orders, of any sales, to cancel or expire together. */
+/* Orders, of any sales, to cancel, expire or refund together. */
 struct ledger_return {
-    enum ledger_status to; /* LEDGER_CANCELLED or LEDGER_EXPIRED */
+    enum ledger_status to; /* LEDGER_CANCELLED, LEDGER_EXPIRED, or LEDGER_REFUNDED from paid */
     struct ledger_return_order *orders;
     size_t order_count; /* 1..LEDGER_RETURNS_MAX, each id once, in the order of the ids */
     struct ledger_return_segment *segments;
@@ -268,8 +269,8 @@ struct ledger_return {
 };
 
 /* Changes, in one transaction, the statuses of the orders that may change, takes their units off
- * the given segments of their sales, in any parts, and gives them back to their users' quotas.
- * Skips an order while another transaction holds its row, and when the segments of its sale and
+ * the given segments of their sales, in any parts, and gives them back to their users' quotas. The
+ * payment that a refunded order had taken becomes refunded. Skips an order while another transaction holds its row, and when the segments of its sale and
  * round have sold less than its units. Waits for no row of a segment or an order. LEDGER_NO: a
  * segment refused, and nothing is done. May be repeated, after LEDGER_UNKNOWN as well: no unit is
  * returned twice. With any result but LEDGER_OK no order counts as moved. */
@@ -286,16 +287,26 @@ static inline bool ledger_update_fenced(const struct ledger_stock_update *update
 /* The columns of a SELECT from orders o, and the reader of a row that begins with them. It returns
  * false, having noted the damage, when the row makes no sense. */
 #define LEDGER_RECORD_COLUMNS(key)                                                                 \
-    "o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment," key ",o.status,o.created_at,o.expires_at"
+    "o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment," key ",o.status,o.created_at,o."          \
+    "expires_at,o.ordered"
 bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, char **row);
 
 /* The condition, in SQL, under which the row `o` of orders may go to `to`. */
 const char *ledger_status_condition(enum ledger_status to);
 
-/* The condition for LEDGER_PAID in a statement that locks the order: it keeps what it reads of the
- * sale unchanged until the transaction ends. An order whose sale another transaction is changing
- * fails it, and may meet it in the next statement. */
-const char *ledger_status_payable_locking(void);
+/* How a payment finds an order `o`, as the number of enum ledger_standing. In a statement that locks
+ * the order, `locking` keeps what is read of the sale unchanged until the transaction ends; a sale
+ * that another transaction is changing is LEDGER_UNSEEN then. */
+enum ledger_standing {
+    LEDGER_UNSEEN, /* there is no sale, or it is being changed */
+    LEDGER_IN_ROUND /* in the sale's present round, and in time by the ledger's clock */,
+    LEDGER_OVERDUE, /* in the present round, and late; the sale lets late payments have units */
+    LEDGER_OVER,    /* another round, or the sale has late payments refunded */
+};
+const char *ledger_status_standing(bool locking);
+
+/* The units of a sale that an order of a query holds, whatever its status. */
+#define LEDGER_UNITS_HELD "(IF(status IN('reserved','paid'),qty,0)+COALESCE(unreturned,0))"
 
 /* Statements that make the present transaction's commit do the work of ledger_confirm. */
 extern const char ledger_confirm_text[];

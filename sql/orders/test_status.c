@@ -1,6 +1,6 @@
 /* Accepted orders: every transition of a status, and the units that come back. */
 #include "base/fault.h"
-#include "sql/orders/orders.h"
+#include "sql/orders/payments.h"
 #include "sql/sales/sales.h"
 #include "sql/server/server.h"
 #include "sql/test_server.h"
@@ -123,10 +123,11 @@ static enum ledger_result give_back_one(enum ledger_status to, uint64_t id)
 /* Pays one order; `record` is as it is then. */
 static enum ledger_result pay_one(uint64_t id)
 {
-    bool moved = false;
+    struct ledger_payment payment = {.ref = NULL};
     record.order_id = id;
-    enum ledger_result result = ledger_pay(ledger, (struct ledger_record *[]){&record}, 1, &moved);
-    return result == LEDGER_OK && !moved ? LEDGER_NO : result;
+    enum ledger_result result = ledger_pay(ledger, (struct ledger_record *[]){&record},
+                                           (struct ledger_payment *[]){&payment}, 1);
+    return result == LEDGER_OK && !payment.moved ? LEDGER_NO : result;
 }
 
 /* Pays an order that a lost connection holds until the server has noticed the loss. */
@@ -152,7 +153,7 @@ static void test_only_reserved_orders_move(void **state)
             assert_int_equal(result, from == LEDGER_RESERVED ? LEDGER_OK : LEDGER_NO);
             assert_true(has_status(id, words[from == LEDGER_RESERVED ? to : from]));
             assert_int_equal(ledger_status_may(words[from], status), from == LEDGER_RESERVED);
-            assert_int_equal(ledger_status_final(words[from]), from != LEDGER_RESERVED);
+            assert_int_equal(ledger_status_changed(words[from]), from != LEDGER_RESERVED);
             sql_server_do("UPDATE stock_segment SET fence=1000");
         }
     assert_false(ledger_status_may("unheard-of", LEDGER_PAID));
@@ -548,6 +549,18 @@ static void test_many_orders_are_looked_up_in_any_order(void **state)
     assert_string_equal(many[2].expires_at, "2100-01-01T00:00:00.000Z");
 }
 
+/* Pays the first orders of the list, without names. */
+static enum ledger_result pay_list(size_t count)
+{
+    struct ledger_payment payments[MANY] = {{.ref = NULL}}, *all[MANY];
+    for (size_t i = 0; i < count; i++)
+        all[i] = &payments[i];
+    enum ledger_result result = ledger_pay(ledger, list, all, count);
+    for (size_t i = 0; i < count; i++)
+        moved[i] = payments[i].moved;
+    return result;
+}
+
 static void test_each_of_many_payments_has_its_own_outcome(void **state)
 {
     (void)state;
@@ -560,7 +573,7 @@ static void test_each_of_many_payments_has_its_own_outcome(void **state)
     insert(5, 3, 0, "reserved", NULL);
     for (int times = 0; times < 2; times++) {
         name_orders(ids, 7);
-        assert_int_equal(ledger_pay(ledger, list, 7, moved), LEDGER_OK);
+        assert_int_equal(pay_list(7), LEDGER_OK);
         for (size_t i = 0; i < 7; i++) {
             assert_string_equal(many[i].status, after[i]);
             assert_false(many[i].payable);
@@ -578,12 +591,12 @@ static void test_only_orders_of_the_present_round_can_be_paid(void **state)
     insert(2, 1, 0, "paid", NULL);
     sql_server_do("UPDATE sale SET round=2");
     name_orders(ids, 2);
-    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_int_equal(pay_list(2), LEDGER_OK);
     assert_true(!moved[0] && !many[0].payable && many[0].round_over);
     assert_string_equal(many[0].status, "reserved");
     assert_string_equal(many[1].status, "paid");
     sql_server_do("UPDATE sale SET round=1");
-    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_int_equal(pay_list(2), LEDGER_OK);
     assert_true(moved[0] && !many[0].round_over);
 }
 
@@ -598,10 +611,10 @@ static void test_payment_and_reset_wait_for_each_other(void **state)
     const char text[] = "START TRANSACTION;UPDATE sale SET round=2 WHERE sku='s'";
     assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
     name_orders(ids, 1);
-    assert_int_equal(ledger_pay(ledger, list, 1, moved), LEDGER_OK);
+    assert_int_equal(pay_list(1), LEDGER_OK);
     assert_true(!moved[0] && many[0].payable); /* nobody knows yet: to be tried again */
     assert_int_equal(db_query(other, "COMMIT", 6), DB_OK);
-    assert_int_equal(ledger_pay(ledger, list, 1, moved), LEDGER_OK);
+    assert_int_equal(pay_list(1), LEDGER_OK);
     assert_true(!moved[0] && !many[0].payable && many[0].round_over);
     db_close(&other);
 }
@@ -684,7 +697,7 @@ static void test_payment_of_a_locked_order_keeps_no_other_waiting(void **state)
     const char text[] = "START TRANSACTION;SELECT * FROM orders WHERE order_id=1 FOR UPDATE";
     assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
     name_orders(ids, 2);
-    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_int_equal(pay_list(2), LEDGER_OK);
     assert_true(many[0].payable && !moved[0]);
     assert_true(!many[1].payable && moved[1]);
     db_close(&other);
@@ -698,17 +711,18 @@ static void test_fullest_payment_is_one_transaction(void **state)
     (void)state;
     static struct ledger_record records[LEDGER_ORDERS_MAX];
     static struct ledger_record *all[LEDGER_ORDERS_MAX];
-    static bool paid[LEDGER_ORDERS_MAX];
+    static struct ledger_payment paid[LEDGER_ORDERS_MAX], *payments[LEDGER_ORDERS_MAX];
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)SELECT seq,"
                   "'s',1,'u',1,0,'2020-01-01' FROM seq_1_to_%d",
                   LEDGER_ORDERS_MAX);
     for (size_t i = 0; i < LEDGER_ORDERS_MAX; i++) {
         all[i] = &records[i];
+        payments[i] = &paid[i];
         records[i].order_id = LEDGER_ORDERS_MAX - i;
     }
-    assert_int_equal(ledger_pay(ledger, all, LEDGER_ORDERS_MAX, paid), LEDGER_OK);
+    assert_int_equal(ledger_pay(ledger, all, payments, LEDGER_ORDERS_MAX), LEDGER_OK);
     for (size_t i = 0; i < LEDGER_ORDERS_MAX; i++)
-        assert_true(paid[i] && records[i].order_id == LEDGER_ORDERS_MAX - i);
+        assert_true(paid[i].moved && records[i].order_id == LEDGER_ORDERS_MAX - i);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"),
                      LEDGER_ORDERS_MAX);
 }

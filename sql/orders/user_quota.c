@@ -25,7 +25,8 @@ void user_quota_text_return(struct sql_text *sql, const struct user_quota_return
         "CONCAT(',',VALUES(order_ids),','),','));";
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%-s(%s,%u,%s,0,%u,%ju)", i == 0 ? USER_QUOTA_INSERT : ",", orders[i].sku,
-                   orders[i].round, orders[i].user_id, orders[i].qty, orders[i].order_id);
+                   orders[i].round, orders[i].user_id, orders[i].qty,
+                   orders[i].stays ? 0 : orders[i].order_id); /* no order has the id 0 */
     sql_append(sql, subtract, sizeof subtract - 1);
 }
 

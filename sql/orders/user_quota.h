@@ -21,10 +21,11 @@ struct user_quota_return {
     uint64_t order_id;
     uint32_t round;
     uint32_t qty;
+    bool stays; /* the order keeps other units, so it stays in the user's list */
 };
 
 /* Appends a statement, with its semicolon, that gives back the units of orders that were counted,
- * one at least, and are cancelled or expire. Sorted by user, so that transactions that meet in
+ * one at least, and come back. Sorted by user, so that transactions that meet in
  * several quotas wait for each other and do not deadlock. */
 void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
                             size_t count);

@@ -16,24 +16,46 @@
 #define SALE "JOIN sale s ON s.sku=o.sku "
 #define ROUND SALE "AND s.round=o.round "
 
+#define PAYMENT "JOIN payment p ON p.order_id=o.order_id "
+
+/* A payment that has paid its order is taken while the order is paid, and refunded with it; any
+ * other is never taken. refund_due has just those that are due, and an order is refunded by a
+ * payment. */
+#define CONTRADICTS                                                                                \
+    "(IF(p.outcome IN('in_time','retaken'),"                                                       \
+    "CASE o.status WHEN'paid'THEN p.state<>'taken'WHEN'refunded'THEN p.state<>'refunded'"          \
+    "ELSE 1 END,p.state='taken')OR(p.state='refund_due')<>EXISTS(SELECT 1 FROM refund_due d "      \
+    "WHERE d.order_id=p.order_id AND d.payment_ref=p.payment_ref)OR(o.status='refunded'AND "       \
+    "NOT EXISTS(SELECT 1 FROM payment f WHERE f.order_id=o.order_id AND f.state='refunded')))"
+
 /* Each SELECT up to its condition on the ids, and from there on. */
 static const struct {
     const char *head, *tail;
 } parts[] = {
-    [LEDGER_AUDIT_ORDERS] = {"SELECT STRAIGHT_JOIN 0,o.sku,s.round,o.status,COUNT(*),SUM(o.qty),"
-                             "SUM(o.qty*CRC32(o.user_id))" ORDERS ROUND "WHERE ",
+    [LEDGER_AUDIT_ORDERS] = {"SELECT STRAIGHT_JOIN 0,o.sku,s.round,o.status,COUNT(*),"
+                             "SUM(" LEDGER_UNITS_HELD "),"
+                             "SUM(" LEDGER_UNITS_HELD "*CRC32(o.user_id)),"
+                             "SUM(COALESCE(unreturned,0))" ORDERS ROUND "WHERE ",
                              "GROUP BY o.sku,s.round,o.status"},
-    [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
+    [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',COUNT(*),0,0,0 " ORDERS SALE
                               "LEFT JOIN order_key k ON k.user_id=o.user_id "
                               "AND k.idempotency_key=" LEDGER_KEY_OF_ORDER " "
                               "WHERE(k.order_id IS NULL OR k.order_id<>o.order_id)AND " KEPT "AND ",
                               "GROUP BY o.sku,s.round"},
-    [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
-                               "LEFT JOIN order_expiry e ON e.expires_at=o.expires_at "
+    [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',COUNT(*),0,0,0 " ORDERS SALE
+                               "LEFT JOIN order_expiry e ON e.expires_at="
+                               "o.expires_at+INTERVAL COALESCE(o.grace_s,0)SECOND "
                                "AND o.order_id BETWEEN e.first_id AND e.last_id "
                                "WHERE o.status='reserved' AND o.expires_at IS NOT NULL "
                                "AND e.first_id IS NULL AND ",
                                "GROUP BY o.sku,s.round"},
+    [LEDGER_AUDIT_PAYMENTS] = {"SELECT STRAIGHT_JOIN 3,o.sku,s.round,p.state,COUNT(*),0,0,0 " ORDERS
+                                   SALE PAYMENT "WHERE ",
+                               "GROUP BY o.sku,s.round,p.state"},
+    [LEDGER_AUDIT_UNMATCHED] = {"SELECT STRAIGHT_JOIN 4,o.sku,s.round,'',COUNT(DISTINCT "
+                                "o.order_id),0,0,0 " ORDERS SALE "LEFT " PAYMENT
+                                "WHERE " CONTRADICTS "AND ",
+                                "GROUP BY o.sku,s.round"},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
@@ -63,6 +85,7 @@ static void read_sum(struct ledger_audit_sum *sum, char **row)
     sum->orders = ledger_u64(row[4]);
     sum->units = ledger_u64(row[5]);
     sum->weighed = ledger_u64(row[6]);
+    sum->unreturned = ledger_u64(row[7]);
 }
 
 enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,

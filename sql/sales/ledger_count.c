@@ -92,11 +92,12 @@ static void text_count(const struct step *step, uint64_t end)
 {
     sql_begin(&step->ledger->sql,
               "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
-              "SELECT sku,round,user_id,LEAST(SUM(qty),%d),GREATEST(%u,LEAST(SUM(qty),%d)),"
+              "SELECT sku,round,user_id,LEAST(SUM(" LEDGER_UNITS_HELD "),%d),"
+              "GREATEST(%u,LEAST(SUM(" LEDGER_UNITS_HELD "),%d)),"
               "SUBSTRING_INDEX("
               "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
               "FROM orders FORCE INDEX(PRIMARY)WHERE order_id>%ju AND order_id<=%ju "
-              "AND status IN('reserved','paid')AND round=%u AND sku=%s "
+              "AND " LEDGER_UNITS_HELD ">0 AND round=%u AND sku=%s "
               "GROUP BY sku,round,user_id ON DUPLICATE KEY UPDATE "
               "units=LEAST(units+VALUES(units),%d),"
               "allowed=GREATEST(VALUES(allowed),units),order_ids=SUBSTRING_INDEX(CONCAT("

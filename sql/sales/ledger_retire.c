@@ -98,11 +98,25 @@ static enum db_result lock(struct ledger *ledger, const struct ledger_sale *sale
     return fences == held->fences && sold == held->sold ? DB_OK : DB_NO;
 }
 
+static enum db_result count_refunds(struct ledger *ledger, const struct ledger_sale *sale,
+                                    struct ledger_held *held)
+{
+    char **row;
+    enum db_result result = ledger_do_row(
+        ledger, &row, "SELECT COUNT(*)FROM(SELECT 1 FROM refund_due WHERE sku=%s LIMIT 1000)d",
+        sale->sku);
+    held->refunds_due = result == DB_OK ? ledger_u32(row[0]) : 0;
+    return held->refunds_due > 0 ? DB_NO : result;
+}
+
 static enum db_result retire(struct ledger *ledger, const struct ledger_sale *sale,
-                             const struct ledger_held *held)
+                             struct ledger_held *held, bool refunds_elsewhere)
 {
     struct sql_text *sql = &ledger->sql;
+    held->refunds_due = 0;
     enum db_result result = lock(ledger, sale, held);
+    if (result == DB_OK && !refunds_elsewhere)
+        result = count_refunds(ledger, sale, held);
     if (result != DB_OK)
         return result;
     sql_clear(sql);
@@ -115,12 +129,12 @@ static enum db_result retire(struct ledger *ledger, const struct ledger_sale *sa
 }
 
 enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
-                                 const struct ledger_held *held)
+                                 struct ledger_held *held, bool refunds_elsewhere)
 {
     struct db_run run = {0};
     assert(held->done && held->reserved == 0);
     while (db_run(ledger->db, &run))
-        run.result = retire(ledger, sale, held);
+        run.result = retire(ledger, sale, held, refunds_elsewhere);
     return ledger_from_db(run.result);
 }
 

@@ -31,8 +31,8 @@ void ledger_held_text(struct sql_text *sql, const char *sku, uint32_t round)
 {
     sql_begin(sql,
               "SELECT COUNT(*),MIN(order_id),MAX(order_id),SUM(held AND status='reserved'),"
-              "SUM(held AND status='paid'),SUM(IF(held,qty,0))FROM(SELECT order_id,status,qty,"
-              "round=%u AND status IN('reserved','paid')AND sku=%s AS held FROM orders ",
+              "SUM(held AND status='paid'),SUM(IF(held," LEDGER_UNITS_HELD ",0))"
+              "FROM(SELECT order_id,status,qty,unreturned,round=%u AND sku=%s AS held FROM orders ",
               round, sku);
 }
 

@@ -44,6 +44,9 @@ bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **ro
         .pay_within_s = ledger_u32(row[9]),
         .paused = ledger_u32(row[10]) != 0,
         .counting = ledger_u32(row[11]) != 0,
+        .refund_late = ledger_u32(row[12]) != 0,
+        .hold_max_s = ledger_u32(row[13]),
+        .grace_s = ledger_u32(row[14]),
     };
     return true;
 }
@@ -220,8 +223,11 @@ void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *se
     ledger_time_text(sql, settings->starts_ms);
     sql_printf(sql, ",ends_at=");
     ledger_time_text(sql, settings->ends_ms);
-    sql_printf(sql, ",per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
-               settings->per_user_limit, settings->pay_within_s, settings->paused);
+    sql_printf(sql,
+               ",per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,refund_late=%d,"
+               "hold_max_s=NULLIF(%u,0),grace_s=NULLIF(%u,0),",
+               settings->per_user_limit, settings->pay_within_s, settings->paused,
+               settings->refund_late, settings->hold_max_s, settings->grace_s);
 }
 
 /* Closes the sale. Once its segments are locked, all of its orders are in the ledger, so the

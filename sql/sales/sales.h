@@ -14,6 +14,9 @@ struct ledger_settings {
     uint32_t version;
     uint32_t per_user_limit; /* units that one user may buy in a round; 0: no limit */
     uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
+    uint32_t hold_max_s;     /* after its creation an order may be held by extensions; 0: none */
+    uint32_t grace_s;        /* after its expiry an order accepted from now on can still be paid */
+    bool refund_late;        /* late payments are refunded; else their orders get units again */
     bool paused;
     bool counting; /* the sale is closed while its users' units are counted for a new limit */
 };
@@ -177,6 +180,7 @@ struct ledger_held {
     uint32_t round;
     uint64_t reserved, paid; /* orders */
     uint64_t units;          /* in these orders */
+    uint32_t refunds_due;    /* by ledger_retire: payments due back, of its orders of all rounds */
     uint64_t fences, sold;   /* sums over the segments before the count; any order changes one */
     uint64_t first_id;       /* where the count began: a guess */
     uint64_t counted_to;     /* orders from first_id, or from 0, up to this id have been read */
@@ -192,11 +196,12 @@ enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_
                                      struct ledger_held *held);
 
 /* Ends a sale whose count found no reserved order. Deletes its row and its segments, and notes its
- * round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, because the sale
- * is gone, has another round, or its segments have changed: count again. LEDGER_UNKNOWN: the sale
+ * round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, because payments
+ * are due back (`refunds_due` > 0) and are not made `refunds_elsewhere`, or because the sale is
+ * gone, has another round, or its segments have changed: count again. LEDGER_UNKNOWN: the sale
  * may be gone; another call waits for the first try to end. */
 enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
-                                 const struct ledger_held *held);
+                                 struct ledger_held *held, bool refunds_elsewhere);
 
 /* Finds how many segments the sku's last retired sale had. LEDGER_NO: no sale was retired. */
 enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
@@ -223,20 +228,24 @@ enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned r
 enum { LEDGER_AUDIT_ROWS = 10000 }; /* rows that one call reads */
 
 enum ledger_audit_kind {
-    LEDGER_AUDIT_ORDERS,   /* of the sale's round, by status */
-    LEDGER_AUDIT_UNKEYED,  /* orders to which no row of order_key leads */
-    LEDGER_AUDIT_UNLISTED, /* reserved orders that would never expire */
+    LEDGER_AUDIT_ORDERS,    /* of the sale's round, by status */
+    LEDGER_AUDIT_UNKEYED,   /* orders to which no row of order_key leads */
+    LEDGER_AUDIT_UNLISTED,  /* reserved orders that would never expire */
+    LEDGER_AUDIT_PAYMENTS,  /* payments, by state */
+    LEDGER_AUDIT_UNMATCHED, /* orders that contradict their payments */
 };
 
-/* A sum over orders of one sku. The last two kinds cover orders of all rounds. */
+/* A sum over orders of one sku. All kinds but the first cover orders of all rounds. */
 struct ledger_audit_sum {
     enum ledger_audit_kind kind;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;  /* the sale's present one */
-    char status[16]; /* of LEDGER_AUDIT_ORDERS */
-    uint64_t orders;
-    uint64_t units;
-    uint64_t weighed; /* units, each times a hash of its user: see ledger_audit_users */
+    char status[16]; /* of LEDGER_AUDIT_ORDERS; of LEDGER_AUDIT_PAYMENTS the state */
+    uint64_t orders; /* or payments */
+    /* Of LEDGER_AUDIT_ORDERS: */
+    uint64_t units;      /* that the orders hold, and were not put back on sale */
+    uint64_t weighed;    /* units, each times a hash of its user: see ledger_audit_users */
+    uint64_t unreturned; /* units among them that were refunded */
 };
 
 /* Must not use the ledger. */
@@ -269,17 +278,15 @@ enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, ui
 
 /* ---- for sql/ only ---- */
 
-/* A DATETIME as ms since 1970, whatever the connection's time zone. */
-#define LEDGER_MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
-
 /* The columns of a SELECT from `sale`, with the expression that counts the units sold. */
 #define LEDGER_SALE_COLUMNS(sold)                                                                  \
     "sale.sku,sale.round,total,segments," sold                                                     \
     ",sale.settings_version," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(                          \
         "ends_at") ",per_user_limit,pay_within_s,paused,"                                          \
-                   "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=sale.sku AND c.round=sale.round)"
+                   "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=sale.sku AND "                  \
+                   "c.round=sale.round),refund_late,hold_max_s,grace_s"
 
-enum { LEDGER_SALE_WIDTH = 12 }; /* columns */
+enum { LEDGER_SALE_WIDTH = 15 }; /* columns */
 
 /* Reads one row of these columns. False, having noted the damage, when it makes no sense. */
 bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **row);

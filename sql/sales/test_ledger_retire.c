@@ -144,7 +144,7 @@ static void test_orders_before_the_guess_are_counted(void **state)
     sql_server_do("UPDATE orders SET status='paid'");
     held = count_held(&sale);
     assert_int_equal(held.paid, 5);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_OK);
 }
 
 /* So the end of a sale looks at the orders of its time alone, however many there are beside. */
@@ -174,13 +174,13 @@ static void test_order_behind_the_count_keeps_the_sale(void **state)
     sql_server_do("UPDATE orders SET status='paid'");
     struct ledger_held held = count_held(&sale);
     commit(&sale, 1);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
     assert_int_equal(rows("sale"), 1);
     sql_server_do("UPDATE orders SET status='paid'");
     held = count_held(&sale);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_OK);
     assert_int_equal(rows("sale") + rows("stock_segment"), 0);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
     uint32_t segments = 0;
     assert_int_equal(ledger_retired_find(ledger, "s", &segments), LEDGER_OK);
     assert_int_equal(segments, 1);
@@ -202,7 +202,7 @@ static void test_order_in_place_of_a_paid_one_keeps_the_sale(void **state)
                   (unsigned long long)++fence);
     next_id -= 100;
     commit(&sale, 1);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
     held = count_held(&sale);
     assert_int_equal(held.reserved, 1);
 }
@@ -216,7 +216,7 @@ static void test_order_by_whatever_guard_keeps_the_sale(void **state)
         sql_server_do("UPDATE orders SET status='paid'");
         struct ledger_held held = count_held(&sale);
         commit_under(&sale, 1, (enum ledger_guard)guard);
-        assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+        assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
     }
 }
 
@@ -226,7 +226,7 @@ static void test_round_that_was_reset_keeps_the_sale(void **state)
     struct ledger_sale sale = reset("s");
     struct ledger_held held = count_held(&sale);
     reset("s");
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
     assert_int_equal(rows("sale"), 1);
 }
 
@@ -239,7 +239,7 @@ static void test_settings_of_a_retired_sale_are_no_later_ones(void **state)
     for (int i = 0; i < 3; i++) {
         struct ledger_settings old = sale.settings;
         struct ledger_held held = count_held(&sale);
-        assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+        assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_OK);
         sale = reset("s");
         assert_true(sale.settings.version > old.version);
         assert_int_equal(sql_server_do("SELECT settings_version FROM stock_segment"),
@@ -270,7 +270,7 @@ static void test_keys_of_all_its_resets_end_with_the_sale(void **state)
     assert_false(is_key_over("made"));
     assert_false(is_key_over("reset"));
     struct ledger_held held = count_held(&sale);
-    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_OK);
     assert_true(is_key_over("made"));
     assert_true(is_key_over("reset"));
     reset_by("s", "again");

@@ -96,6 +96,8 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
     order->order_id = record->order_id;
     order->round = record->round;
     order->segment = record->segment;
+    order->qty = record->qty;
+    order->ordered = record->ordered;
     memcpy(order->created_at, record->created_at, sizeof order->created_at);
     memcpy(order->expires_at, record->expires_at, sizeof order->expires_at);
     memcpy(order->status, record->status, sizeof order->status);
@@ -118,7 +120,7 @@ static void decide_one(struct stock_order *repeat, const struct ledger_record *r
         repeat->outcome = STOCK_UNAVAILABLE;
     else if (record->status[0] == '\0')
         repeat->outcome = STOCK_AGAIN;
-    else if (same_body(repeat, record->sku, record->qty))
+    else if (same_body(repeat, record->sku, record->ordered > 0 ? record->ordered : record->qty))
         replay_one(repeat, record);
     else
         repeat->outcome = STOCK_KEY_REUSED;

@@ -91,6 +91,20 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     return learnt;
 }
 
+/* The end of the window does not hinder a late payment, whose order was made before. Another round
+ * does, once the ledger has told of it. */
+static enum stock_outcome check_late(struct stock *stock, struct stock_order *order)
+{
+    struct sale *sale = order->group->sale;
+    struct ledger_settings settings = order->group->snapshot.settings;
+    settings.ends_ms = 0;
+    if (order->round == order->group->snapshot.round)
+        return stock_window_check(&settings, order->created_ms, &order->at_ms);
+    if (order->round > order->group->snapshot.round) /* this process has missed a reset */
+        stock_sale_reload(stock, order->sku, &sale);
+    return STOCK_AGAIN;
+}
+
 /* `found`: the look-up worked, so an order without a cached sale has none in the ledger either. */
 static void begin_one(struct stock *stock, struct stock_order *order, bool found)
 {
@@ -99,12 +113,17 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
         order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
     }
+    bool late = order->payment_ref != NULL;
     enum stock_outcome outcome =
-        stock_window_check(&group->snapshot.settings, order->created_ms, &order->at_ms);
-    if (outcome != STOCK_OPEN)
+        late ? check_late(stock, order)
+             : stock_window_check(&group->snapshot.settings, order->created_ms, &order->at_ms);
+    if (outcome == STOCK_AGAIN)
+        order->outcome = outcome;
+    else if (outcome != STOCK_OPEN)
         settings_refuse(stock, order, outcome);
-    else if (order->key[0] != '\0' && sale_known_short(group->sale, order->qty, clock_now_ns()))
-        order->outcome = STOCK_SOLD_OUT; /* keyless orders were checked on arrival */
+    else if ((late || order->key[0] != '\0') &&
+             sale_known_short(group->sale, order->qty, clock_now_ns()))
+        order->outcome = STOCK_SOLD_OUT; /* new keyless orders were checked on arrival */
 }
 
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)

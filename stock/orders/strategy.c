@@ -164,7 +164,9 @@ static void write_batch(struct stock *stock, struct batch *batch)
             .created_ms = order->created_ms,
             .limit = order->group->snapshot.settings.per_user_limit,
             .expires_ms = expires_ms(order),
+            .grace_s = expires_ms(order) == 0 ? 0 : order->group->snapshot.settings.grace_s,
             .until_ns = order->until_ns,
+            .payment_ref = order->payment_ref,
         };
     }
 }
@@ -326,9 +328,13 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
     }
     if (result == LEDGER_UNKNOWN) {
         result = resolve(stock, batch);
-        /* Asking has raised the first segment's fence, so its contents in Redis are out of date. */
-        if (result == LEDGER_NO)
-            batch->updates[0].refused = true;
+        /* Asking has raised the first segment's fence, so its contents in Redis are out of date; so
+         * may be all of them, if it is only known that the commit is over. */
+        size_t stale = result != LEDGER_NO          ? 0
+                       : batch->rows[0].payment_ref ? batch->update_count
+                                                    : 1;
+        for (size_t i = 0; i < stale; i++)
+            batch->updates[i].refused = true;
     }
     for (size_t i = 0; i < batch->update_count; i++)
         batch->updated[i]->refused = batch->updates[i].refused;

@@ -35,7 +35,7 @@ enum {
 struct part {
     struct return_order *orders;
     size_t count;
-    struct sale *sale;
+    struct sale *sale; /* NULL: it was retired */
     struct sale_snapshot snapshot;
     bool awaited;      /* the sale has so few units left that it may have refused orders */
     uint32_t least;    /* least number of segments to lock */
@@ -98,9 +98,19 @@ static enum ledger_result find_sale(struct stock *stock, struct part *part)
     return found;
 }
 
+/* A paid order outlives its sale. Then it is refunded as one of a round that is over. */
+static bool refund_without_sale(struct part *part, enum ledger_result found, enum ledger_status to)
+{
+    if (found != LEDGER_NO || to != LEDGER_REFUNDED)
+        return false;
+    part->sale = NULL;
+    part->snapshot = (struct sale_snapshot){.round = UINT32_MAX, .segments = 1};
+    return true;
+}
+
 /* Returns the number of sales. */
 static size_t list_parts(struct stock *stock, struct part *parts, struct return_order *orders,
-                         size_t count)
+                         size_t count, enum ledger_status to)
 {
     size_t found_count = 0;
     qsort(orders, count, sizeof *orders, compare_orders);
@@ -110,8 +120,9 @@ static size_t list_parts(struct stock *stock, struct part *parts, struct return_
             same++;
         *part = (struct part){.orders = &orders[i], .count = same, .least = 1};
         enum ledger_result found = find_sale(stock, part);
-        set_all(part, found == LEDGER_OK ? STOCK_STATE_BUSY : result_without_sale(found));
-        found_count += found == LEDGER_OK;
+        bool goes_on = found == LEDGER_OK || refund_without_sale(part, found, to);
+        set_all(part, goes_on ? STOCK_STATE_BUSY : result_without_sale(found));
+        found_count += goes_on;
     }
     return found_count;
 }
@@ -239,10 +250,14 @@ static void list_orders(struct returns_work *work)
     assert(returned->order_count == 0 && work->part_count <= LEDGER_RETURNS_MAX);
     returned->orders = work->orders;
     for (size_t i = 0; i < work->part_count; i++)
-        for (size_t j = 0; j < work->parts[i].count; j++)
+        for (size_t j = 0; j < work->parts[i].count; j++) {
+            const struct return_order *order = &work->parts[i].orders[j];
             work->orders[returned->order_count++] = (struct ledger_return_order){
-                .order_id = work->parts[i].orders[j].order_id,
-                .round_over = work->parts[i].orders[j].round < work->parts[i].snapshot.round};
+                .order_id = order->order_id,
+                .keep = order->keep,
+                .unreturned = order->unreturned,
+                .round_over = order->round < work->parts[i].snapshot.round};
+        }
     qsort(work->orders, returned->order_count, sizeof work->orders[0], ledger_return_order_compare);
     for (size_t i = 0; i < returned->order_count; i++)
         if (kept == 0 || work->orders[kept - 1].order_id != work->orders[i].order_id)
@@ -345,7 +360,7 @@ static void load(struct stock *stock, struct returns_work *work)
 static void publish(struct stock *stock, const struct returns_work *work, bool all)
 {
     for (size_t i = 0; i < work->part_count; i++) {
-        if (!work->parts[i].awaited && !all)
+        if (!work->parts[i].sale || (!work->parts[i].awaited && !all))
             continue;
         sale_invalidate(work->parts[i].sale);
         redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(work->parts[i].sale));
@@ -373,7 +388,7 @@ static void end_locked(struct stock *stock, struct returns_work *work, struct re
 static void end_parts(struct stock *stock, struct part *parts, size_t count, enum ledger_status to,
                       struct returns *returns)
 {
-    assert(count > 0 && (to == LEDGER_CANCELLED || to == LEDGER_EXPIRED));
+    assert(count > 0);
     struct returns_work *work = stock->returning;
     if (!work)
         work = stock->returning = malloc(sizeof *work);
@@ -415,7 +430,7 @@ struct returns returns_end(struct stock *stock, struct return_order *orders, siz
     if (!parts)
         abort();
     assert(count > 0 && count <= LEDGER_RETURNS_MAX);
-    size_t part_count = list_parts(stock, parts, orders, count);
+    size_t part_count = list_parts(stock, parts, orders, count, to);
     while (part_count > 0) {
         size_t together = held_rows_expected(stock) ? 1 : part_count;
         for (size_t i = 0; i < part_count; i += together)

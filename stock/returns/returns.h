@@ -1,31 +1,53 @@
-/* Pays, cancels and expires orders; units of the latter two can be sold again at once. */
+/* Pays, extends, cancels, refunds and expires orders; units that come back can be sold again at
+ * once. */
 #ifndef STOCK_RETURNS_RETURNS_H
 #define STOCK_RETURNS_RETURNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "sql/orders/orders.h"
+#include "sql/orders/payments.h"
 #include "stock/stock.h"
 
 enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */
 
-/* One order whose status is to change. */
+/* One order that is to change. The payment's `ref` must be set for each call, if only to NULL. */
 struct stock_status_change {
-    /* In: order_id. Out with OK and REFUSED: the order as it is now. */
+    /* In: order_id. Out with OK, REFUSED and HOLD_LIMIT: the order as it is now. */
     struct ledger_record record;
+    struct ledger_payment payment;     /* that pays it, or is refunded */
+    struct ledger_extension extension; /* of stock_extend */
+    uint32_t keep;  /* in, of stock_cancel and stock_refund: units to keep; 0: the order ends */
+    bool restock;   /* in, of stock_refund: its units can be sold again */
+    int64_t now_ms; /* in, of stock_pay: UTC, since 1970, as an order's created_ms */
     enum stock_state_result result;
-    bool moved; /* out: this call has changed the order's status */
+    bool moved; /* out: this call has changed the order */
+    bool told;  /* out: this call has written the payment, or refunded it */
     bool doubt; /* for stock/ alone: a try of this call may have changed it */
 };
 
-/* Pay or cancel orders of any sales, each perhaps more than once, blocking as long as Redis and the
- * ledger take. They try for up to `wait_ms`, at least once, until an order is decided, and return
- * the others as BUSY: an order whose segments or row another holder has locked does not keep the
- * others waiting. OK and REFUSED: what the record says is on disk, unless it may still change. A
- * repeat is harmless. */
+/* Each changes orders of any sales, an order perhaps more than once, blocking as long as Redis and
+ * the ledger take. They try for up to `wait_ms`, at least once, until an order is decided, and
+ * return the others as BUSY: an order whose segments or row another holder has locked does not keep
+ * the others waiting. OK and REFUSED: what the record and the payment say is on disk, unless it may
+ * still change. A repeat is harmless. */
+
+/* Pays by payments with or without a name, which ledger_pay decides. An order that has expired gets
+ * its units again if it can. With a name, REFUSED says that the payment is due back, or has been
+ * refunded. */
 void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms);
+
+/* Lets a reserved order expire later, as ledger_extend does. */
+void stock_extend(struct stock *stock, struct stock_status_change *changes, size_t count,
+                  int wait_ms);
+
+/* Cancels reserved orders, or all but `keep` of their units. */
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
+                  int wait_ms);
+
+/* Notes that the shop has paid a payment back. The order that it has paid becomes refunded, or
+ * keeps `keep` units and the payment; its units are sold again only with `restock`. */
+void stock_refund(struct stock *stock, struct stock_status_change *changes, size_t count,
                   int wait_ms);
 
 struct stock_expired {
@@ -47,9 +69,11 @@ struct return_order {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;
-    uint32_t qty;
-    void *owner; /* the caller's */
-    bool moved;  /* out: this call has ended it; set once per id */
+    uint32_t qty;    /* units that come back */
+    uint32_t keep;   /* as in struct ledger_return_order */
+    bool unreturned; /* likewise */
+    void *owner;     /* the caller's */
+    bool moved;      /* out: this call has ended it; set once per id */
     /* Out. OK: this call has ended it. BUSY: it has not, read the order again. IN_DOUBT: it may
      * have. FAILED and DAMAGED: it has not. */
     enum stock_state_result result;
@@ -61,8 +85,8 @@ struct returns {
     bool committed; /* a commit was made, and confirms all that was read before */
 };
 
-/* Ends as many of the orders, 1..LEDGER_RETURNS_MAX, as it can in one transaction; `to` is
- * LEDGER_CANCELLED or LEDGER_EXPIRED. Sorts them; an id may come more than once. Waits for segments
+/* Ends as many of the orders, 1..LEDGER_RETURNS_MAX, as it can in one transaction; `to` as in struct
+ * ledger_return. Sorts them; an id may come more than once. Waits for segments
  * for some hundredths of a second at most, and for no order. */
 struct returns returns_end(struct stock *stock, struct return_order *orders, size_t count,
                            enum ledger_status to);

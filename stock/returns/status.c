@@ -1,208 +1,172 @@
-/* Pays and cancels orders for clients, and expires orders whose time to pay is over. */
-#include "stock/returns/returns.h"
-
+/* Cancels and refunds orders, or parts of them, for clients, and expires orders whose time to pay is
+ * over. */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "sql/orders/orders.h"
+#include "stock/returns/trial.h"
 #include "stock/stock_core.h"
 
 _Static_assert((int)STOCK_CHANGES_MAX <= (int)LEDGER_RETURNS_MAX, "one return takes a whole call");
 
-enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call survives */
+/* ---- cancelling and refunding ---- */
 
-/* Repeats a call until the orders' statuses are known, time is over, or no server is reachable. */
-struct trial {
-    struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
-    size_t open_count;
-    bool decided; /* an order is decided */
-    int failures;
-    int64_t until_ns;
-    int64_t resolve_until_ns; /* once a try is in doubt, which must be resolved */
-};
-
-static struct trial trial_of(const struct stock *stock, struct stock_status_change *changes,
-                             size_t count, int wait_ms)
+/* An order that keeps a part has at most that many units afterwards. */
+static enum stock_state_result result_of_part(const struct stock_status_change *change,
+                                              enum ledger_status from)
 {
-    int64_t now_ns = clock_now_ns();
-    struct trial trial = {
-        .open_count = count,
-        .until_ns = now_ns + wait_ms * CLOCK_NS_PER_MS,
-        .resolve_until_ns = now_ns + stock->options.resolve_ms * CLOCK_NS_PER_MS,
-    };
-    assert(count > 0 && count <= STOCK_CHANGES_MAX);
-    for (size_t i = 0; i < count; i++) {
-        changes[i].moved = changes[i].doubt = false;
-        trial.open[i] = &changes[i];
-    }
-    return trial;
+    const struct ledger_record *record = &change->record;
+    if (strcmp(record->status, ledger_status_name(from)) != 0)
+        return STOCK_STATE_REFUSED;
+    return record->qty <= change->keep ? STOCK_STATE_OK : STOCK_STATE_BUSY;
 }
 
-static void set_all(struct trial *trial, enum stock_state_result result)
+/* Returns the result by what the ledger has now. BUSY: the change is possible. */
+static enum stock_state_result result_of(const struct stock_status_change *change,
+                                         enum ledger_status to)
 {
-    for (size_t i = 0; i < trial->open_count; i++)
-        trial->open[i]->result = result;
-}
-
-static bool is_open(enum stock_state_result result)
-{
-    return result == STOCK_STATE_BUSY || result == STOCK_STATE_FAILED ||
-           result == STOCK_STATE_IN_DOUBT;
-}
-
-/* Keeps the undecided orders. True when another try is worthwhile; else their results are final. */
-static bool trial_goes_on(struct stock *stock, struct trial *trial)
-{
-    bool doubt = false, failed = false;
-    size_t kept = 0;
-    for (size_t i = 0; i < trial->open_count; i++) {
-        struct stock_status_change *change = trial->open[i];
-        change->doubt |= change->result == STOCK_STATE_IN_DOUBT;
-        change->moved |= change->doubt && change->result == STOCK_STATE_OK;
-        if (!is_open(change->result))
-            continue;
-        doubt |= change->doubt;
-        failed |= change->result == STOCK_STATE_FAILED;
-        trial->open[kept++] = change;
-    }
-    trial->decided |= kept < trial->open_count;
-    trial->open_count = kept;
-    trial->failures += failed;
-    bool hopeless = trial->failures >= FAILURES_MAX;
-    bool enough = trial->decided && !failed;
-    int64_t now_ns = clock_now_ns();
-    bool again = doubt ? now_ns < trial->resolve_until_ns
-                       : kept > 0 && !hopeless && !enough && now_ns < trial->until_ns;
-    if (again)
-        returns_pause(stock);
-    for (size_t i = 0; i < kept && !again; i++)
-        if (trial->open[i]->doubt)
-            trial->open[i]->result = STOCK_STATE_IN_DOUBT;
-    return again;
-}
-
-/* Returns the records of the undecided orders, for the ledger to fill in. */
-static struct ledger_record *const *open_records(struct trial *trial,
-                                                 struct ledger_record *records[STOCK_CHANGES_MAX])
-{
-    for (size_t i = 0; i < trial->open_count; i++)
-        records[i] = &trial->open[i]->record;
-    return records;
-}
-
-/* Returns the result of a change to `to` by the order's record. BUSY: the change is possible. */
-static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
-{
+    const struct ledger_record *record = &change->record;
+    enum ledger_payment_state payment = change->payment.state;
     if (record->damaged)
         return STOCK_STATE_DAMAGED;
     if (record->status[0] == '\0')
         return STOCK_STATE_NO_ORDER;
+    if (to == LEDGER_REFUNDED && payment == LEDGER_PAYMENT_NONE)
+        return STOCK_STATE_NO_PAYMENT;
+    if (to == LEDGER_REFUNDED && payment != LEDGER_PAYMENT_TAKEN)
+        return change->keep > 0                     ? STOCK_STATE_REFUSED
+               : payment == LEDGER_PAYMENT_REFUNDED ? STOCK_STATE_OK
+                                                    : STOCK_STATE_BUSY;
+    if (change->keep > 0)
+        return result_of_part(change, to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED);
     if (strcmp(record->status, ledger_status_name(to)) == 0)
         return STOCK_STATE_OK;
-    /* A reserved order that is not payable is overdue, or its round is over, though nobody has
-     * expired it yet. */
-    bool open = to == LEDGER_PAID ? record->payable : ledger_status_may(record->status, to);
-    return open ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
+    return ledger_status_may(record->status, to) ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
 }
 
-/* ---- paying ---- */
+/* The changes of one try by what they need. */
+struct ending {
+    enum ledger_status to;
+    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* nothing: others have ended them */
+    struct stock_status_change *due[STOCK_CHANGES_MAX];   /* a payment that is due */
+    struct return_order orders[STOCK_CHANGES_MAX];        /* all others */
+    size_t ended_count, due_count, order_count;
+};
 
-static void pay_once(struct stock *stock, struct trial *trial)
-{
-    struct ledger_record *records[STOCK_CHANGES_MAX];
-    bool moved[STOCK_CHANGES_MAX];
-    enum ledger_result paid =
-        ledger_pay(stock->ledger, open_records(trial, records), trial->open_count, moved);
-    if (paid == LEDGER_DAMAGED) { /* the next try pays the others */
-        for (size_t i = 0; i < trial->open_count; i++)
-            trial->open[i]->result = records[i]->damaged ? STOCK_STATE_DAMAGED : STOCK_STATE_FAILED;
-        return;
-    }
-    if (paid != LEDGER_OK) {
-        set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
-        return;
-    }
-    for (size_t i = 0; i < trial->open_count; i++) {
-        trial->open[i]->result = result_of(records[i], LEDGER_PAID);
-        trial->open[i]->moved = moved[i];
-    }
-}
-
-void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)
-{
-    struct trial trial = trial_of(stock, changes, count, wait_ms);
-    do
-        pay_once(stock, &trial);
-    while (trial_goes_on(stock, &trial));
-}
-
-/* ---- cancelling ---- */
-
-static void read_returned(struct return_order *orders, size_t count)
-{
-    assert(count <= STOCK_CHANGES_MAX);
-    for (size_t i = 0; i < count; i++) {
-        struct stock_status_change *change = orders[i].owner;
-        change->result = orders[i].result;
-        if (orders[i].result != STOCK_STATE_OK)
-            continue;
-        change->moved = orders[i].moved;
-        snprintf(change->record.status, sizeof change->record.status, "%s",
-                 ledger_status_name(LEDGER_CANCELLED));
-    }
-}
-
-static struct return_order order_of(struct stock_status_change *change)
+static struct return_order order_of(struct stock_status_change *change, enum ledger_status to)
 {
     const struct ledger_record *record = &change->record;
-    struct return_order order = {
-        .order_id = record->order_id, .round = record->round, .qty = record->qty, .owner = change};
+    struct return_order order = {.order_id = record->order_id,
+                                 .round = record->round,
+                                 .keep = change->keep,
+                                 .unreturned = to == LEDGER_REFUNDED && !change->restock,
+                                 .owner = change};
+    order.qty = order.unreturned ? 0 : record->qty - order.keep;
     memcpy(order.sku, record->sku, sizeof order.sku);
     return order;
 }
 
-static void cancel_once(struct stock *stock, struct trial *trial)
+static void sort_out(struct ending *ending, struct stock_status_change *change)
+{
+    change->result = result_of(change, ending->to);
+    if (change->result == STOCK_STATE_OK || change->result == STOCK_STATE_REFUSED)
+        ending->ended[ending->ended_count++] = change;
+    else if (change->result == STOCK_STATE_BUSY && change->payment.state == LEDGER_PAYMENT_DUE)
+        ending->due[ending->due_count++] = change;
+    else if (change->result == STOCK_STATE_BUSY)
+        ending->orders[ending->order_count++] = order_of(change, ending->to);
+}
+
+static void read_returned(const struct ending *ending)
+{
+    for (size_t i = 0; i < ending->order_count; i++) {
+        struct stock_status_change *change = ending->orders[i].owner;
+        struct ledger_record *record = &change->record;
+        change->result = ending->orders[i].result;
+        if (change->result != STOCK_STATE_OK)
+            continue;
+        change->moved = ending->orders[i].moved;
+        if (change->keep > 0) {
+            record->ordered = record->ordered > 0 ? record->ordered : record->qty;
+            record->qty = change->keep;
+            continue;
+        }
+        strcpy(record->status, ledger_status_name(ending->to));
+        change->told = change->moved && ending->to == LEDGER_REFUNDED;
+        if (ending->to == LEDGER_REFUNDED)
+            change->payment.state = LEDGER_PAYMENT_REFUNDED;
+    }
+}
+
+/* The orders of these payments do not change. */
+static void refund_due(struct stock *stock, const struct ending *ending)
 {
     struct ledger_record *records[STOCK_CHANGES_MAX];
-    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* cancelled or paid by others */
-    struct return_order orders[STOCK_CHANGES_MAX];
+    struct ledger_payment *payments[STOCK_CHANGES_MAX];
+    for (size_t i = 0; i < ending->due_count; i++) {
+        records[i] = &ending->due[i]->record;
+        payments[i] = &ending->due[i]->payment;
+    }
+    enum ledger_result result = ledger_refund(stock->ledger, records, payments, ending->due_count);
+    for (size_t i = 0; i < ending->due_count; i++) {
+        ending->due[i]->result = result == LEDGER_OK        ? STOCK_STATE_OK
+                                 : result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT
+                                                            : STOCK_STATE_FAILED;
+        ending->due[i]->told = result == LEDGER_OK;
+        if (result == LEDGER_OK)
+            payments[i]->state = LEDGER_PAYMENT_REFUNDED;
+    }
+}
+
+static void end_once(struct stock *stock, struct trial *trial, enum ledger_status to)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    struct ledger_payment *payments[STOCK_CHANGES_MAX];
+    struct ending ending;
     struct returns returns = {.committed = false};
-    size_t ended_count = 0, pending_count = 0;
-    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
-        LEDGER_OK) {
-        set_all(trial, STOCK_STATE_FAILED);
+    ending.to = to;
+    ending.ended_count = ending.due_count = ending.order_count = 0;
+    if (ledger_payments_find(stock->ledger, trial_records(trial, records),
+                             trial_payments(trial, payments), trial->open_count) != LEDGER_OK) {
+        trial_set_all(trial, STOCK_STATE_FAILED);
         return;
     }
     uint64_t connection = ledger_connection(stock->ledger);
-    for (size_t i = 0; i < trial->open_count; i++) {
-        struct stock_status_change *change = trial->open[i];
-        change->result = result_of(records[i], LEDGER_CANCELLED);
-        if (change->result == STOCK_STATE_BUSY)
-            orders[pending_count++] = order_of(change);
-        else if (change->result == STOCK_STATE_OK || change->result == STOCK_STATE_REFUSED)
-            ended[ended_count++] = change;
-    }
-    if (pending_count > 0)
-        returns = returns_end(stock, orders, pending_count, LEDGER_CANCELLED);
-    read_returned(orders, pending_count);
-    /* Answers orders that somebody else has cancelled or paid only when that is on disk. A commit
-     * of this call confirms all that was read before it on the same connection. */
+    for (size_t i = 0; i < trial->open_count; i++)
+        sort_out(&ending, trial->open[i]);
+    if (ending.order_count > 0)
+        returns = returns_end(stock, ending.orders, ending.order_count, to);
+    read_returned(&ending);
+    if (ending.due_count > 0)
+        refund_due(stock, &ending);
+    /* Answers orders that somebody else has ended only when that is on disk. A commit of this call
+     * confirms all that was read before it on the same connection. */
     bool confirmed = returns.committed && ledger_connection(stock->ledger) == connection;
-    if (ended_count > 0 && !confirmed && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
-        for (size_t i = 0; i < ended_count; i++)
-            ended[i]->result = STOCK_STATE_FAILED;
+    if (ending.ended_count > 0 && !confirmed &&
+        ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+        for (size_t i = 0; i < ending.ended_count; i++)
+            ending.ended[i]->result = STOCK_STATE_FAILED;
+}
+
+static void end_all(struct stock *stock, struct stock_status_change *changes, size_t count,
+                    int wait_ms, enum ledger_status to)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
+    do
+        end_once(stock, &trial, to);
+    while (trial_goes_on(stock, &trial));
 }
 
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
                   int wait_ms)
 {
-    struct trial trial = trial_of(stock, changes, count, wait_ms);
-    do
-        cancel_once(stock, &trial);
-    while (trial_goes_on(stock, &trial));
+    end_all(stock, changes, count, wait_ms, LEDGER_CANCELLED);
+}
+
+void stock_refund(struct stock *stock, struct stock_status_change *changes, size_t count,
+                  int wait_ms)
+{
+    end_all(stock, changes, count, wait_ms, LEDGER_REFUNDED);
 }
 
 /* ---- expiring ---- */

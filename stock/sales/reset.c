@@ -48,6 +48,12 @@ static void write_request(struct resetting *resetting)
                  (long long)to->ends_ms, to->per_user_limit, to->pay_within_s, to->paused,
                  asked->only_if ? (long long)asked->if_round : -1, asked->end_round);
     assert(length > 0 && length < LEDGER_RESET_TEXT_MAX);
+    /* Named only where the call names one: former versions wrote the rest alone. */
+    if (asked->change.fields & (STOCK_CHANGE_LATE | STOCK_CHANGE_HOLD | STOCK_CHANGE_GRACE))
+        length +=
+            snprintf(resetting->request + length, sizeof resetting->request - (size_t)length,
+                     " late=%d hold=%u grace=%u", to->refund_late, to->hold_max_s, to->grace_s);
+    assert(length < LEDGER_RESET_TEXT_MAX);
 }
 
 /* Looks for a reset made under the key. False: there is none, or no key. The process that made it

@@ -23,7 +23,8 @@ enum { COUNT_MS = 500 }; /* one call's time for counting orders */
 struct retiring {
     struct sale_change change;
     int64_t until_ns; /* until then orders are counted */
-    bool doubt;       /* a commit of this call was not answered */
+    bool refunds_elsewhere;
+    bool doubt; /* a commit of this call was not answered */
 };
 
 static void drop_locked(struct stock *stock, struct sale_lock *locked)
@@ -79,7 +80,8 @@ static enum stock_admin_result retire_locked(struct stock *stock, struct retirin
     struct sale_change *change = &retiring->change;
     enum ledger_result result = LEDGER_NO;
     if (locked->count == change->sale->segments)
-        result = ledger_retire(stock->ledger, change->sale, &stock->held);
+        result =
+            ledger_retire(stock->ledger, change->sale, &stock->held, retiring->refunds_elsewhere);
     if (result == LEDGER_OK) {
         drop_locked(stock, locked);
         sale_publish_retired(stock, change->sku, change->sale->round);
@@ -87,6 +89,8 @@ static enum stock_admin_result retire_locked(struct stock *stock, struct retirin
         stock->held.begun = false; /* the next try counts again */
         sale_lock_release(stock, locked);
     }
+    if (result == LEDGER_NO && stock->held.refunds_due > 0)
+        return STOCK_ADMIN_REFUNDS_DUE;
     enum stock_admin_result told = sale_change_result(change, result);
     retiring->doubt |= result == LEDGER_UNKNOWN;
     change->again |= result == LEDGER_UNKNOWN; /* the sale itself tells */
@@ -113,10 +117,12 @@ static enum stock_admin_result try_once(struct stock *stock, struct sale_change 
     return result == STOCK_ADMIN_NO_SALE ? STOCK_ADMIN_BUSY : result;
 }
 
-enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
-                                     struct ledger_sale *sale_out, struct ledger_held *held_out)
+enum stock_admin_result stock_retire(struct stock *stock, const char *sku, bool refunds_elsewhere,
+                                     int wait_ms, struct ledger_sale *sale_out,
+                                     struct ledger_held *held_out)
 {
     struct retiring retiring = {.change = {sku, NULL, wait_ms, sale_out, try_once, false},
+                                .refunds_elsewhere = refunds_elsewhere,
                                 .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS};
     if (!stock->held.begun || strcmp(stock->held.sku, sku) != 0)
         stock->held = (struct ledger_held){.begun = false};

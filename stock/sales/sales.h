@@ -19,10 +19,13 @@ enum {
     STOCK_CHANGE_LIMIT = 4,
     STOCK_CHANGE_PAY = 8,
     STOCK_CHANGE_PAUSED = 16,
-    STOCK_CHANGE_ALL = 31,
+    STOCK_CHANGE_LATE = 32,
+    STOCK_CHANGE_HOLD = 64,
+    STOCK_CHANGE_GRACE = 128,
+    STOCK_CHANGE_ALL = 255,
 };
 
-_Static_assert(STOCK_CHANGE_ALL == 2 * STOCK_CHANGE_PAUSED - 1, "all of them, and no others");
+_Static_assert(STOCK_CHANGE_ALL == 2 * STOCK_CHANGE_GRACE - 1, "all of them, and no others");
 
 struct stock_change {
     unsigned fields;
@@ -113,10 +116,12 @@ enum stock_admin_result stock_restock(struct stock *stock, const char *sku, uint
  * its row, its segments and its keys in Redis; its orders stay. A later sale of the sku counts its
  * rounds on. Waits up to `wait_ms` for the segments' locks. `sale_out` is the sale as it was.
  * STOCK_ADMIN_IN_USE: orders are reserved; `held_out` tells how many, but all of them only if it is
- * done. STOCK_ADMIN_COUNTING: half a second did not suffice to count the orders, or an earlier
+ * done. STOCK_ADMIN_REFUNDS_DUE: payments of its orders are due back, as many as
+ * `held_out` says, and are not made `refunds_elsewhere`. STOCK_ADMIN_COUNTING: half a second did not suffice to count the orders, or an earlier
  * round is still being ended; another call goes on. STOCK_ADMIN_BUSY: orders keep coming. */
-enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
-                                     struct ledger_sale *sale_out, struct ledger_held *held_out);
+enum stock_admin_result stock_retire(struct stock *stock, const char *sku, bool refunds_elsewhere,
+                                     int wait_ms, struct ledger_sale *sale_out,
+                                     struct ledger_held *held_out);
 
 /* ---- compare.c ---- */
 

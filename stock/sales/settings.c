@@ -26,6 +26,12 @@ void stock_change_apply(struct ledger_settings *settings, const struct stock_cha
         settings->pay_within_s = to->pay_within_s;
     if (change->fields & STOCK_CHANGE_PAUSED)
         settings->paused = to->paused;
+    if (change->fields & STOCK_CHANGE_LATE)
+        settings->refund_late = to->refund_late;
+    if (change->fields & STOCK_CHANGE_HOLD)
+        settings->hold_max_s = to->hold_max_s;
+    if (change->fields & STOCK_CHANGE_GRACE)
+        settings->grace_s = to->grace_s;
 }
 
 /* Tells every process that the sale is closed before the counting begins, and of each later state.

@@ -24,7 +24,7 @@ START TRANSACTION WITH CONSISTENT SNAPSHOT;
 SELECT 'sale', sku, round, total, segments FROM sale WHERE sku IN ({skus});
 SELECT 'segment', sku, segment, round, capacity, sold, fence FROM stock_segment
     WHERE sku IN ({skus});
-SELECT 'state', o.sku, o.status, COUNT(*), SUM(o.qty) FROM orders o JOIN sale s USING (sku, round)
+SELECT 'state', o.sku, o.status, COUNT(*), SUM({held}) FROM orders o JOIN sale s USING (sku, round)
     WHERE o.sku IN ({skus}) GROUP BY o.sku, o.status;
 SELECT 'over_limit', sku, COUNT(*) FROM user_quota JOIN sale s USING (sku, round)
     WHERE sku IN ({skus}) AND units > allowed AND s.per_user_limit IS NOT NULL GROUP BY sku;
@@ -33,8 +33,8 @@ SELECT 'miscounted', sku, COUNT(*) FROM (
         SELECT sku, user_id, units FROM user_quota JOIN sale s USING (sku, round)
             WHERE sku IN ({skus}) AND s.per_user_limit IS NOT NULL
         UNION ALL
-        SELECT sku, user_id, -CAST(qty AS SIGNED) FROM orders o JOIN sale s USING (sku, round)
-            WHERE o.sku IN ({skus}) AND {holding} AND s.per_user_limit IS NOT NULL) counts
+        SELECT sku, user_id, -CAST({held} AS SIGNED) FROM orders o JOIN sale s USING (sku, round)
+            WHERE o.sku IN ({skus}) AND {held} > 0 AND s.per_user_limit IS NOT NULL) counts
     GROUP BY sku, user_id HAVING SUM(units) <> 0) differing GROUP BY sku;
 SELECT 'repeated', o.sku, COUNT(*) - COUNT(DISTINCT o.user_id, o.idempotency_key) FROM orders o
     WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL AND {kept} GROUP BY o.sku;
@@ -44,22 +44,40 @@ SELECT 'unkeyed', o.sku, COUNT(*) FROM orders o
     WHERE o.sku IN ({skus}) AND {kept}
     AND (k.order_id IS NULL OR k.order_id <> o.order_id) GROUP BY o.sku;
 SELECT 'without_expiry', o.sku, COUNT(*) FROM orders o
-    LEFT JOIN order_expiry e ON e.expires_at = o.expires_at
-    AND o.order_id BETWEEN e.first_id AND e.last_id
+    LEFT JOIN order_expiry e
+    ON e.expires_at = o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND AND o.order_id BETWEEN e.first_id AND e.last_id
     WHERE o.sku IN ({skus}) AND o.status = 'reserved' AND o.expires_at IS NOT NULL
     AND e.first_id IS NULL GROUP BY o.sku;
 SELECT 'without_order', {first}, COUNT(*) FROM order_expiry e LEFT JOIN orders o
-    ON o.order_id = e.first_id AND o.expires_at = e.expires_at WHERE o.order_id IS NULL;
+    ON o.order_id = e.first_id
+    AND o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND >= e.expires_at
+    WHERE o.order_id IS NULL;
+SELECT 'unmatched', o.sku, COUNT(DISTINCT o.order_id) FROM orders o
+    JOIN payment p USING (order_id) LEFT JOIN refund_due d USING (order_id, payment_ref)
+    WHERE o.sku IN ({skus}) AND (
+        (p.outcome IN ('in_time', 'retaken')) <> (p.state = 'taken' AND o.status = 'paid'
+            OR p.state = 'refunded' AND o.status = 'refunded' AND {paying})
+        OR (p.state = 'refund_due') <> (d.order_id IS NOT NULL)) GROUP BY o.sku;
+SELECT 'paid_twice', sku, COUNT(*) FROM (SELECT o.sku, order_id FROM payment p
+    JOIN orders o USING (order_id) WHERE o.sku IN ({skus}) AND {paying}
+    GROUP BY o.sku, order_id HAVING COUNT(*) > 1) twice GROUP BY sku;
+SELECT 'unpaid_refund', o.sku, COUNT(*) FROM orders o
+    LEFT JOIN payment p ON p.order_id = o.order_id AND {paying}
+    WHERE o.sku IN ({skus}) AND o.status = 'refunded' AND p.order_id IS NULL GROUP BY o.sku;
+SELECT 'money', o.sku, p.state, COUNT(*), 0 FROM payment p JOIN orders o USING (order_id)
+    WHERE o.sku IN ({skus}) GROUP BY o.sku, p.state;
 COMMIT;
 """
 HOLDING_STATES = ("reserved", "paid")  # of orders that have units
-STATES = (*HOLDING_STATES, "cancelled", "expired")
-HOLDING = f"o.status IN {HOLDING_STATES}"
+STATES = (*HOLDING_STATES, "cancelled", "expired", "refunded")
+# Units of an order that count as sold: its own, and those refunded and not put back on sale.
+HELD = f"(IF(o.status IN {HOLDING_STATES}, o.qty, 0) + COALESCE(o.unreturned, 0))"
+PAYING = "p.outcome IN ('in_time', 'retaken')"  # the payment that has paid its order
 # The service still has the order's key: retention_days deletes the keys of rounds long over.
 KEPT = """NOT EXISTS (SELECT 1 FROM sale_round r WHERE r.sku = o.sku AND r.round = o.round
     AND (r.step <> 'keys' OR r.purged_to > 0))"""
 # Of all sales: a load of several skus keeps one list of the orders that it saw.
-QUANTITIES_QUERY = "SELECT order_id, qty FROM orders"
+QUANTITIES_QUERY = "SELECT order_id, COALESCE(ordered, qty) FROM orders"
 
 # Rows that must not be, by the name of the query that counts them.
 FAULTS = {"over_limit": "users who have more than their limit",
@@ -67,7 +85,10 @@ FAULTS = {"over_limit": "users who have more than their limit",
           "repeated": "orders that repeat an idempotency key",
           "unkeyed": "orders that neither a key nor their user leads to",
           "without_expiry": "reserved orders that would never expire",
-          "without_order": "entries of the expiry index, of any sale, that cover no order"}
+          "without_order": "entries of the expiry index, of any sale, that cover no order",
+         "unmatched": "orders that contradict their payments",
+         "paid_twice": "orders that two payments have paid",
+         "unpaid_refund": "orders that are refunded without a payment"}
 
 
 # --- The ledger and Redis -----------------------------------------------------------------------
@@ -75,11 +96,12 @@ FAULTS = {"over_limit": "users who have more than their limit",
 def read_ledger(url, skus):
     """{sku: what the ledger has of its sale}"""
     names = ",".join(f"'{sku}'" for sku in skus)
-    ledgers = {sku: {"segments": {}, "orders": 0, "ordered": 0, "states": {},
+    ledgers = {sku: {"segments": {}, "orders": 0, "ordered": 0, "states": {}, "money": {},
                      **dict.fromkeys(FAULTS, 0)} for sku in skus}
-    query = LEDGER_QUERY.format(skus=names, first=f"'{skus[0]}'", holding=HOLDING, kept=KEPT)
+    query = LEDGER_QUERY.format(skus=names, first=f"'{skus[0]}'", held=HELD, kept=KEPT,
+                                paying=PAYING)
     for kind, sku, *cells in Ledger(url).run(query, timeout=CLIENT_TIMEOUT_S):
-        state = cells.pop(0) if kind == "state" else None
+        state = cells.pop(0) if kind in ("state", "money") else None
         add_row(ledgers[sku], kind, [int(cell) for cell in cells], state)
     unknown = [sku for sku, ledger in ledgers.items() if "round" not in ledger]
     if unknown:
@@ -95,9 +117,10 @@ def add_row(ledger, kind, numbers, state):
         ledger["segments"][numbers[0]] = dict(zip(names, numbers[1:]))
     elif kind == "state":
         ledger["states"][state] = numbers[0]
-        if state in HOLDING_STATES:
-            ledger["orders"] += numbers[0]
-            ledger["ordered"] += numbers[1]
+        ledger["orders"] += numbers[0] if state in HOLDING_STATES else 0
+        ledger["ordered"] += numbers[1]
+    elif kind == "money":
+        ledger["money"][state] = numbers[0]
     else:
         ledger[kind] = numbers[0]
 
@@ -210,7 +233,7 @@ def ledger_differences(ledger):
     if sold > ledger["total"]:
         yield f"oversold: {sold} of {ledger['total']}"
     if sold != ledger["ordered"]:
-        yield f"{sold} units sold, {ledger['ordered']} in orders that are reserved or paid"
+        yield f"{sold} units sold, {ledger['ordered']} held by orders"
     for state in sorted(ledger["states"].keys() - set(STATES)):
         yield f"{ledger['states'][state]} orders are {state!r}, which no order may be"
     for kind, fault in FAULTS.items():
@@ -243,6 +266,7 @@ def sale_report(sku, ledger, redis, allow_dirty):
         differences += segment_differences(row, ledger["round"], allow_dirty)
     return {"sku": sku, "round": ledger["round"], "total": ledger["total"],
             "orders": ledger["orders"], "ordered": ledger["ordered"], "states": ledger["states"],
+            "money": ledger["money"],
             "sold": sum(row["sold"] for row in rows),
             "oversold": max(ledger["ordered"] - ledger["total"], 0),
             "awaiting_recovery": sum(row["state"] in AWAITING_RECOVERY for row in rows),
@@ -308,8 +332,8 @@ def audit_until_settled(wait_s, *what, **options):
 
 def sold_by_orders(ledger, sku, round_no):
     """The units of one round as its orders add up."""
-    return ledger.number(f"SELECT COALESCE(SUM(qty), 0) FROM orders o WHERE {HOLDING}"
-                         f" AND sku = '{sku}' AND round = {round_no}")
+    return ledger.number(f"SELECT COALESCE(SUM({HELD}), 0) FROM orders o WHERE"
+                         f" sku = '{sku}' AND round = {round_no}")
 
 
 def statuses(ledger, sku="demo"):

@@ -23,7 +23,7 @@ PATIENT = {"redis_timeout_ms": 15_000, "mysql_timeout_ms": 15_000, "deadline_ms"
 
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
 RESET_SETTINGS = {"starts_at": None, "ends_at": None, "per_user_limit": None, "pay_within_s": None,
-                  "paused": False}
+                  "paused": False, "late_payment": "retake", "hold_max_s": None, "grace_s": None}
 OPERATORS_PATHS = ("/dashboard", "/admin/", "/healthz", "/servingz", "/readyz",
                    "/metrics")
 
@@ -97,11 +97,20 @@ class PlainDaemon(Program):
         return self.request("POST", "/order", {"sku": sku, "user_id": user_id, "qty": qty}, headers,
                             timeout)
 
-    def pay(self, order_id, timeout=30):
-        return self.request("POST", f"/order/{order_id}/pay", timeout=timeout)
+    def pay(self, order_id, ref=None, timeout=30):
+        body = {"payment_ref": ref} if ref else None
+        return self.request("POST", f"/order/{order_id}/pay", body, timeout=timeout)
 
-    def cancel(self, order_id, timeout=30):
-        return self.request("POST", f"/order/{order_id}/cancel", timeout=timeout)
+    def cancel(self, order_id, timeout=30, **body):
+        return self.request("POST", f"/order/{order_id}/cancel", body or None, timeout=timeout)
+
+    def refund(self, order_id, ref, timeout=30, **body):
+        return self.request("POST", f"/order/{order_id}/refund", {"payment_ref": ref, **body},
+                            timeout=timeout)
+
+    def extend(self, order_id, expires_at, timeout=30):
+        return self.request("POST", f"/order/{order_id}/extend", {"expires_at": expires_at},
+                            timeout=timeout)
 
     # sales
 

@@ -436,7 +436,7 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
         if (payment->moved[i])
             txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
         record_of_row(payment->records[i], row, ledger->txn, true);
-        relies |= ledger_status_final(payment->records[i]->status);
+        relies |= ledger_status_changed(payment->records[i]->status);
     }
     for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
         record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id), ledger->txn,

@@ -1,0 +1,404 @@
+/* Pays orders, and lets them be held for longer.
+ *
+ *   lock the orders, skipping those that somebody else has locked ─► look their payments up
+ *     ─► decide ─► UPDATE orders · INSERT payments · SELECT all ─► commit
+ *
+ * A reset makes the sale's orders not payable: the payment holds the sale's row, shared, until it
+ * is committed, so no order of an ended round slips in.
+ *
+ * why_skip_locked: an order that is being cancelled, or whose other payment hangs, must not keep
+ * hundreds of payments waiting, nor may a sale that is being changed; and a transaction that waits
+ * for nobody takes part in no deadlock. Nor does it lock ids that no order has, which would keep
+ * new orders from being written.
+ *
+ * why_under_the_lock: whoever writes a payment of an order, or takes its units again, holds the
+ * order's row. So a payment that is not found under that lock was never told. */
+#include "sql/orders/payments.h"
+
+#include <string.h>
+
+#include "sql/ledger/ledger_query.h"
+#include "sql/orders/order_set.h"
+
+/* An order as the lock has found it; it follows the decisions. */
+struct locked {
+    bool mine;                 /* it is locked */
+    enum ledger_status status; /* as it will be */
+    bool changed;              /* by this transaction */
+    enum ledger_standing standing;
+    int64_t expires_ms, latest_ms; /* asked for an extension only; 0: never */
+    char sku[IDENTIFIER_SIZE];
+};
+
+struct paying {
+    struct ledger *ledger;
+    struct order_set set;
+    struct ledger_payment *const *payments;  /* at the records' places */
+    struct locked locked[LEDGER_ORDERS_MAX]; /* at the first entry of each id */
+};
+
+static struct ledger_payment *payment_at(const struct paying *paying, size_t entry)
+{
+    return paying->payments[paying->set.entries[entry].place];
+}
+
+static bool is_named(const struct ledger_payment *payment)
+{
+    return payment->ref && payment->ref[0] != '\0';
+}
+
+/* ---- what is there ---- */
+
+/* The latest moment to which an order may be held. */
+#define LATEST                                                                                     \
+    "(SELECT GREATEST(o.expires_at,COALESCE(o.created_at+INTERVAL s.hold_max_s SECOND,"            \
+    "o.expires_at))FROM sale s WHERE s.sku=o.sku)"
+
+static enum db_result lock_orders(struct ledger *ledger, const struct order_set *set,
+                                  struct locked locked[LEDGER_ORDERS_MAX], bool holds)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql,
+              "SELECT o.order_id,o.status,%-s,o.sku%-s FROM orders o FORCE INDEX(PRIMARY)"
+              "WHERE o.order_id IN",
+              ledger_status_standing(true),
+              holds ? "," LEDGER_MS_OF("o.expires_at") "," LEDGER_MS_OF(LATEST) : "");
+    order_set_ids(set, sql);
+    sql_printf(sql, "FOR UPDATE SKIP LOCKED");
+    enum db_result result = ledger_query(ledger);
+    for (size_t i = 0; i < set->count; i++)
+        locked[i].mine = false;
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
+        size_t entry = order_set_find(set, ledger_u64(row[0]));
+        if (entry == set->count) /* not asked for */
+            continue;
+        struct locked *order = &locked[entry];
+        order->status = row[1] ? ledger_status_of(row[1]) : LEDGER_STATUSES;
+        order->mine =
+            order->status != LEDGER_STATUSES && ledger_identifier_read(order->sku, row[3]);
+        order->changed = false;
+        order->standing = (enum ledger_standing)ledger_u32(row[2]);
+        order->expires_ms = holds ? (int64_t)ledger_u64(row[4]) : 0;
+        order->latest_ms = holds ? (int64_t)ledger_u64(row[5]) : 0;
+    }
+    return result;
+}
+
+/* Sets the state and outcome of every entry of that order and name. */
+static void set_known(const struct paying *paying, char **row)
+{
+    size_t entry = order_set_find(&paying->set, ledger_u64(row[0]));
+    bool first = true;
+    for (; entry < paying->set.count && row[1] && (first || order_set_repeats(&paying->set, entry));
+         entry++, first = false) {
+        struct ledger_payment *payment = payment_at(paying, entry);
+        if (!is_named(payment) || strcmp(payment->ref, row[1]) != 0)
+            continue;
+        payment->state = (enum ledger_payment_state)ledger_u32(row[2]);
+        payment->outcome = (enum ledger_payment_outcome)ledger_u32(row[3]);
+    }
+}
+
+/* Appends the names of the payments, with their orders, in parentheses. False: there are none. */
+static bool text_names(const struct paying *paying, struct sql_text *sql)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        const struct ledger_payment *payment = payment_at(paying, i);
+        if (is_named(payment))
+            sql_printf(sql, count++ == 0 ? "((%ju,%s)" : ",(%ju,%s)",
+                       paying->set.entries[i].order_id, payment->ref);
+    }
+    sql_append(sql, ")", 1);
+    return count > 0;
+}
+
+static enum db_result find_payments(struct paying *paying,
+                                    enum db_result (*query)(struct ledger *ledger))
+{
+    struct ledger *ledger = paying->ledger;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        struct ledger_payment *payment = payment_at(paying, i);
+        payment->state = LEDGER_PAYMENT_NONE;
+        payment->outcome = LEDGER_OUTCOME_NONE;
+        payment->moved = payment->told = payment->retake = false;
+    }
+    sql_begin(&ledger->sql, "SELECT order_id,payment_ref,state+0,outcome+0 FROM payment "
+                            "FORCE INDEX(PRIMARY)WHERE(order_id,payment_ref)IN");
+    if (!text_names(paying, &ledger->sql))
+        return DB_OK;
+    enum db_result result = query(ledger);
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db))
+        set_known(paying, row);
+    return result;
+}
+
+/* ---- the decision ---- */
+
+static enum ledger_payment_outcome outcome_of(const struct locked *order,
+                                              const struct ledger_payment *payment)
+{
+    bool over = order->standing == LEDGER_OVER || payment->give_up;
+    switch (order->status) {
+    case LEDGER_RESERVED:
+        return order->standing == LEDGER_IN_ROUND  ? LEDGER_IN_TIME
+               : over                              ? LEDGER_TOO_LATE
+               : order->standing == LEDGER_OVERDUE ? LEDGER_RETAKEN
+                                                   : LEDGER_OUTCOME_NONE;
+    case LEDGER_EXPIRED: /* without an outcome it is to be retaken, or its sale is being changed */
+        return over ? LEDGER_TOO_LATE : LEDGER_OUTCOME_NONE;
+    case LEDGER_PAID:
+        return LEDGER_ALREADY_PAID;
+    default:
+        return LEDGER_TOO_LATE;
+    }
+}
+
+static void pay_order(struct locked *order, struct ledger_payment *payment)
+{
+    payment->moved = order->changed = true;
+    order->status = LEDGER_PAID;
+}
+
+static void decide_named(struct locked *order, struct ledger_payment *payment)
+{
+    payment->outcome = outcome_of(order, payment);
+    payment->told = payment->outcome != LEDGER_OUTCOME_NONE;
+    if (payment->outcome == LEDGER_IN_TIME || payment->outcome == LEDGER_RETAKEN) {
+        payment->state = LEDGER_PAYMENT_TAKEN;
+        pay_order(order, payment);
+    } else if (payment->told) {
+        payment->state = LEDGER_PAYMENT_DUE;
+    } else {
+        payment->retake = order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN;
+    }
+}
+
+/* The first entry of this order with the same name has been decided. */
+static bool decided_before(const struct paying *paying, size_t first, size_t entry)
+{
+    struct ledger_payment *payment = payment_at(paying, entry);
+    for (size_t i = first; i < entry; i++) {
+        const struct ledger_payment *other = payment_at(paying, i);
+        if (!is_named(other) || strcmp(other->ref, payment->ref) != 0)
+            continue;
+        payment->state = other->state;
+        payment->outcome = other->outcome;
+        return true; /* if it is to be retaken, once */
+    }
+    return false;
+}
+
+static void decide(struct paying *paying)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        first = order_set_repeats(&paying->set, i) ? first : i;
+        struct locked *order = &paying->locked[first];
+        struct ledger_payment *payment = payment_at(paying, i);
+        if (!order->mine) {
+            payment->state = LEDGER_PAYMENT_NONE; /* somebody may be changing it */
+            continue;
+        }
+        if (is_named(payment) && payment->state == LEDGER_PAYMENT_NONE &&
+            !decided_before(paying, first, i))
+            decide_named(order, payment);
+        else if (!is_named(payment) && order->status == LEDGER_RESERVED &&
+                 order->standing == LEDGER_IN_ROUND)
+            pay_order(order, payment);
+    }
+}
+
+/* ---- the changes ---- */
+
+static bool text_orders(const struct paying *paying, struct sql_text *sql)
+{
+    const char *lead = "(";
+    for (size_t i = 0; i < paying->set.count; i++) {
+        if (order_set_repeats(&paying->set, i) || !paying->locked[i].mine ||
+            !paying->locked[i].changed)
+            continue;
+        if (lead[0] == '(')
+            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
+                       ledger_status_name(LEDGER_PAID));
+        sql_printf(sql, "%-s%ju", lead, paying->set.entries[i].order_id);
+        lead = ",";
+    }
+    if (lead[0] == ',')
+        sql_append(sql, ");", 2);
+    return lead[0] == ',';
+}
+
+void ledger_payment_text(struct sql_text *sql, bool first, uint64_t order_id,
+                         const struct ledger_payment *payment)
+{
+    sql_printf(sql, "%-s(%ju,%s,%d,%d,UTC_TIMESTAMP(3))",
+               first ? "INSERT INTO payment(order_id,payment_ref,state,outcome,told_at)VALUES"
+                     : ",",
+               order_id, payment->ref, (int)payment->state, (int)payment->outcome);
+}
+
+static bool text_payments(const struct paying *paying, struct sql_text *sql)
+{
+    size_t told = 0, due = 0;
+    for (size_t i = 0; i < paying->set.count; i++)
+        if (payment_at(paying, i)->told)
+            ledger_payment_text(sql, told++ == 0, paying->set.entries[i].order_id,
+                                payment_at(paying, i));
+    if (told > 0)
+        sql_append(sql, ";", 1);
+    for (size_t i = 0, first = 0; i < paying->set.count; i++) {
+        const struct ledger_payment *payment = payment_at(paying, i);
+        first = order_set_repeats(&paying->set, i) ? first : i;
+        if (payment->told && payment->state == LEDGER_PAYMENT_DUE)
+            sql_printf(sql, "%-s(%ju,%s,%s,UTC_TIMESTAMP(3))",
+                       due++ == 0 ? "INSERT INTO refund_due(order_id,payment_ref,sku,due_at)VALUES"
+                                  : ",",
+                       paying->set.entries[i].order_id, payment->ref, paying->locked[first].sku);
+    }
+    if (due > 0)
+        sql_append(sql, ";", 1);
+    return told > 0;
+}
+
+/* Reads the records, and confirms what others have committed unless this transaction writes. */
+static enum db_result read_records(struct ledger *ledger, const struct order_set *set, bool writes)
+{
+    bool relies_on_others = false;
+    enum db_result result = order_set_fetch(set, ledger, ledger_query);
+    for (size_t i = 0; i < set->count && result == DB_OK; i++)
+        relies_on_others |= ledger_status_changed(set->records[i]->status);
+    if (result != DB_OK || writes || !relies_on_others)
+        return result;
+    return ledger_do(ledger, "%-s", ledger_confirm_text);
+}
+
+static enum db_result pay(struct paying *paying)
+{
+    const struct order_set *set = &paying->set;
+    struct sql_text *sql = &paying->ledger->sql;
+    enum db_result result = lock_orders(paying->ledger, set, paying->locked, false);
+    if (result == DB_OK)
+        result = find_payments(paying, ledger_query);
+    if (result != DB_OK)
+        return result;
+    decide(paying);
+    sql_clear(sql);
+    bool writes = text_orders(paying, sql);
+    writes |= text_payments(paying, sql);
+    result = read_records(paying->ledger, set, writes);
+    for (size_t i = 0; i < set->count && result == DB_OK; i++)
+        if ((paying->payments[i]->moved || paying->payments[i]->told) && set->records[i]->damaged)
+            return DB_NO; /* no answer could show the order */
+    return result;
+}
+
+enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
+                              struct ledger_payment *const *payments, size_t count)
+{
+    struct paying paying;
+    struct db_run run = {0};
+    paying.ledger = ledger;
+    paying.payments = payments;
+    order_set_init(&paying.set, records, count);
+    paying.set.asks_payable = true;
+    while (db_run(ledger->db, &run))
+        run.result = pay(&paying);
+    return run.result == DB_NO ? LEDGER_DAMAGED : ledger_from_db(run.result);
+}
+
+/* ---- refunds of what is due ---- */
+
+enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_record *const *records,
+                                        struct ledger_payment *const *payments, size_t count)
+{
+    struct paying paying;
+    paying.ledger = ledger;
+    paying.payments = payments;
+    order_set_init(&paying.set, records, count);
+    if (find_payments(&paying, ledger_read) != DB_OK)
+        return LEDGER_FAILED;
+    sql_clear(&ledger->sql);
+    return order_set_fetch(&paying.set, ledger, ledger_read) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+/* The state alone decides: from due it changes only here. */
+static enum db_result refund(struct paying *paying)
+{
+    struct sql_text *sql = &paying->ledger->sql;
+    sql_begin(sql,
+              "UPDATE payment FORCE INDEX(PRIMARY)SET state='refunded',"
+              "refunded_at=UTC_TIMESTAMP(3)WHERE state='refund_due' AND(order_id,payment_ref)IN");
+    text_names(paying, sql);
+    sql_printf(sql, ";DELETE FROM refund_due WHERE(order_id,payment_ref)IN");
+    text_names(paying, sql);
+    return ledger_query(paying->ledger);
+}
+
+enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *const *records,
+                                 struct ledger_payment *const *payments, size_t count)
+{
+    struct paying paying;
+    struct db_run run = {0};
+    paying.ledger = ledger;
+    paying.payments = payments;
+    order_set_init(&paying.set, records, count);
+    while (db_run(ledger->db, &run))
+        run.result = refund(&paying);
+    return ledger_from_db(run.result);
+}
+
+/* ---- extended reservations ---- */
+
+/* The range of the former moment is deleted when none of its orders is due then. */
+static void text_extension(struct sql_text *sql, uint64_t order_id, int64_t expires_ms)
+{
+    sql_printf(sql, "UPDATE orders SET expires_at=");
+    ledger_time_text(sql, expires_ms);
+    sql_printf(
+        sql,
+        " WHERE order_id=%ju;INSERT INTO order_expiry(expires_at,first_id,last_id)SELECT "
+        "expires_at+INTERVAL COALESCE(grace_s,0)SECOND,order_id,order_id FROM orders "
+        "WHERE order_id=%ju ON DUPLICATE KEY UPDATE last_id=GREATEST(last_id,VALUES(last_id));",
+        order_id, order_id);
+}
+
+static enum db_result extend(struct ledger *ledger, const struct order_set *set,
+                             struct ledger_extension *const *extensions)
+{
+    struct locked locked[LEDGER_ORDERS_MAX];
+    bool writes = false;
+    enum db_result result = lock_orders(ledger, set, locked, true);
+    if (result != DB_OK)
+        return result;
+    sql_clear(&ledger->sql);
+    for (size_t i = 0, first = 0; i < set->count; i++) {
+        first = order_set_repeats(set, i) ? first : i;
+        struct locked *order = &locked[first];
+        struct ledger_extension *extension = extensions[set->entries[i].place];
+        bool later = order->mine && order->status == LEDGER_RESERVED &&
+                     order->standing == LEDGER_IN_ROUND && order->expires_ms != 0 &&
+                     extension->expires_ms > order->expires_ms;
+        extension->latest_ms = order->latest_ms;
+        extension->limited = later && extension->expires_ms > order->latest_ms;
+        extension->moved = later && !extension->limited;
+        if (!extension->moved)
+            continue;
+        text_extension(&ledger->sql, set->entries[i].order_id, extension->expires_ms);
+        order->expires_ms = extension->expires_ms;
+        writes = true;
+    }
+    return read_records(ledger, set, writes);
+}
+
+enum ledger_result ledger_extend(struct ledger *ledger, struct ledger_record *const *records,
+                                 struct ledger_extension *const *extensions, size_t count)
+{
+    struct order_set set;
+    struct db_run run = {0};
+    order_set_init(&set, records, count);
+    set.asks_payable = true;
+    while (db_run(ledger->db, &run))
+        run.result = extend(ledger, &set, extensions);
+    return ledger_from_db(run.result);
+}

@@ -1,0 +1,268 @@
+"""Payments with names: in time, late, twice, refunded; extended holds and parts of orders."""
+
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from harness.audit import audit, sell_out
+from harness.client import assert_problem
+from harness.processes import wait_until
+
+SHORT_S = 1  # time to pay
+
+
+def state_of(daemon, order_id):
+    return daemon.get(f"/order/{order_id}").json()
+
+
+def expired(daemon, sku="demo", **order):
+    """An order that has expired."""
+    placed = daemon.order(sku, **order).json()
+    wait_until(lambda: state_of(daemon, placed["order_id"])["status"] == "expired", "the expiry")
+    return placed
+
+
+def payments(daemon, **query):
+    """All of them, page by page."""
+    found, after = [], {}
+    while True:
+        text = "&".join(f"{name}={value}" for name, value in {**query, **after}.items())
+        page = daemon.admin("GET", f"/admin/payments?{text}").json()
+        found += page["payments"]
+        if "next" not in page:
+            return found
+        after = {"after": page["next"]}
+
+
+def refused(response, code, order_status, ref, state="refund_due"):
+    assert_problem(response, 409, code)
+    body = response.json()
+    assert (body["order_status"], body["payment_ref"], body["payment_state"]) \
+        == (order_status, ref, state), body
+
+
+def test_payment_in_time_is_taken_once(pair):
+    one, other = pair
+    one.reset("demo", 10, 2)
+    order = one.order(qty=2).json()
+    for daemon in (one, other, one):
+        response = daemon.pay(order["order_id"], "pi_1")
+        assert response.status == 200
+        assert response.json() == {**order, "status": "paid", "payment_ref": "pi_1"}
+    for _ in range(2):
+        refused(other.pay(order["order_id"], "pi_2"), "already_paid", "paid", "pi_2")
+    assert one.pay(order["order_id"]).json() == {**order, "status": "paid"}
+    listed = payments(one)
+    assert [(row["payment_ref"], row["state"], row["outcome"]) for row in listed] == \
+        [("pi_1", "taken", "in_time"), ("pi_2", "refund_due", "already_paid")]
+    assert [row["payment_ref"] for row in payments(one, state="refund_due", sku="demo")] == ["pi_2"]
+    assert audit(one) == 2
+
+
+def test_late_payment_gets_its_units_again(pair):
+    one, other = pair
+    one.reset("demo", 10, 2, pay_within_s=SHORT_S, per_user_limit=2)
+    order = expired(one, qty=2)
+    assert one.stock()["sold"] == 0
+    for daemon in (other, one):
+        response = daemon.pay(order["order_id"], "late")
+        assert response.status == 200, response
+        assert response.json() == {**order, "status": "paid", "payment_ref": "late",
+                                   "retaken": True}
+    assert one.stock()["sold"] == 2
+    assert_problem(one.order(), 409, "limit_reached")
+    assert audit(one) == 2
+
+
+def test_late_payment_that_finds_nothing_left_is_due_back(pair):
+    one, other = pair
+    one.reset("demo", 3, 1, pay_within_s=SHORT_S)
+    order = expired(one, qty=2)
+    one.change(pay_within_s=None)
+    sell_out(one)
+    for daemon in (one, other):
+        refused(daemon.pay(order["order_id"], "late"), "payment_too_late", "expired", "late")
+    assert_problem(one.pay(order["order_id"]), 409, "invalid_state")
+    for daemon in (other, one):
+        response = daemon.refund(order["order_id"], "late")
+        assert response.status == 200
+        assert response.json() == {**order, "status": "expired", "payment_ref": "late",
+                                   "payment_state": "refunded"}
+    refused(one.pay(order["order_id"], "late"), "payment_too_late", "expired", "late", "refunded")
+    assert payments(one, state="refund_due") == []
+    assert audit(one) == 3
+
+
+@pytest.mark.parametrize("settings, outcome", [
+    ({"late_payment": "refund"}, 409), ({"paused": True}, 409), ({"per_user_limit": 1}, 409),
+    ({"ends_at": "2020-01-01T00:00:00Z"}, 200)])
+def test_settings_decide_about_late_payments(daemon, settings, outcome):
+    daemon.reset("demo", 10, 2, pay_within_s=SHORT_S)
+    order = expired(daemon, qty=2)
+    daemon.change(**settings)
+    response = daemon.pay(order["order_id"], "late")
+    assert response.status == outcome, response
+    if outcome == 409:
+        refused(response, "payment_too_late", "expired", "late")
+    assert audit(daemon) == (2 if outcome == 200 else 0)
+
+
+def test_payment_after_the_round_or_the_sale_is_due_back(daemon):
+    daemon.reset("demo", 10, 2)
+    reserved, paid = daemon.order(qty=2).json(), daemon.order().json()
+    assert daemon.pay(paid["order_id"], "first").status == 200
+    daemon.reset("demo", 5, 1)
+    refused(daemon.pay(reserved["order_id"], "late"), "payment_too_late", "expired", "late")
+    assert daemon.refund(paid["order_id"], "first", restock=True).json()["status"] == "refunded"
+    assert_problem(daemon.admin("DELETE", "/admin/sale/demo"), 409, "refunds_due")
+    response = daemon.admin("DELETE", "/admin/sale/demo", {"refunds_elsewhere": True})
+    assert response.status == 200, response
+    refused(daemon.pay(reserved["order_id"], "later"), "payment_too_late", "expired", "later")
+    for ref in ("late", "later"):
+        assert daemon.refund(reserved["order_id"], ref).json()["payment_state"] == "refunded"
+    assert payments(daemon, state="refund_due") == []
+
+
+def test_order_paid_for_is_refunded_after_its_sale(daemon):
+    daemon.reset("demo", 10, 2)
+    paid = daemon.order(qty=2).json()
+    assert daemon.pay(paid["order_id"], "first").status == 200
+    assert daemon.admin("DELETE", "/admin/sale/demo").status == 200
+    for _ in range(2):
+        response = daemon.refund(paid["order_id"], "first", restock=True)
+        assert response.json() == {**paid, "status": "refunded", "payment_ref": "first",
+                                   "payment_state": "refunded"}
+
+
+def test_cancelled_order_takes_no_payment(daemon):
+    daemon.reset("demo", 10, 2)
+    order = daemon.order().json()
+    assert daemon.cancel(order["order_id"]).status == 200
+    refused(daemon.pay(order["order_id"], "p"), "payment_too_late", "cancelled", "p")
+    assert_problem(daemon.pay("123456789", "p"), 404, "unknown_order")
+    assert_problem(daemon.refund(order["order_id"], "q"), 404, "unknown_payment")
+    assert audit(daemon) == 0
+
+
+@pytest.mark.parametrize("restock", [True, False])
+def test_refund_returns_units_only_to_be_restocked(pair, restock):
+    one, other = pair
+    one.reset("demo", 4, 2, per_user_limit=2)
+    order = one.order(qty=2).json()
+    assert one.pay(order["order_id"], "p").status == 200
+    assert other.order(user_id="u2", qty=2).status == 201
+    assert one.order(user_id="u3").answer == "409 sold_out"
+    for daemon, again in ((one, restock), (other, not restock)):
+        response = daemon.refund(order["order_id"], "p", restock=again)
+        assert response.json() == {**order, "status": "refunded", "payment_ref": "p",
+                                   "payment_state": "refunded"}
+    if restock:
+        wait_until(lambda: other.order(qty=2).status == 201, "a sale of the units")
+    else:
+        assert one.order(user_id="u3").answer == "409 sold_out"
+    refused(one.pay(order["order_id"], "p"), "invalid_state", "refunded", "p", "refunded")
+    refused(one.pay(order["order_id"], "q"), "payment_too_late", "refunded", "q")
+    page = one.admin("GET", "/admin/audit?sku=demo").json()["sales"][0]
+    assert page["states"]["refunded"] == 1
+    assert page["unreturned"] == (0 if restock else 2)
+    assert page["payments"] == {"taken": 0, "refund_due": 1, "refunded": 1}
+    assert page["unmatched"] == 0
+    assert audit(one) == 4
+
+
+def test_part_of_an_order_is_given_back(pair):
+    one, other = pair
+    one.reset("demo", 5, 2, per_user_limit=5)
+    order = one.order(qty=5, key="k").json()
+    for keep in (3, 3, 4):
+        response = one.cancel(order["order_id"], keep=keep)
+        assert response.json() == {**order, "qty": 3, "ordered_qty": 5}
+    assert one.pay(order["order_id"], "p").status == 200
+    for daemon in (one, other):
+        response = daemon.refund(order["order_id"], "p", keep=2, restock=True)
+        assert response.json() == {**order, "status": "paid", "qty": 2, "ordered_qty": 5,
+                                   "payment_ref": "p", "payment_state": "taken"}
+    assert one.refund(order["order_id"], "p", keep=1).json()["qty"] == 1  # not restocked
+    replay = one.order(qty=5, key="k")
+    assert (replay.status, replay.json()) == \
+        (200, {**order, "status": "paid", "qty": 1, "ordered_qty": 5})
+    assert one.stock()["sold"] == 2
+    wait_until(lambda: other.order(qty=3).status == 201, "a sale of the units")
+    assert_problem(one.cancel(order["order_id"], keep=1), 409, "invalid_state")
+    assert audit(one) == 5
+
+
+def moment(text, later_s=0):
+    at = datetime.fromisoformat(text.replace("Z", "+00:00")) + timedelta(seconds=later_s)
+    return at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def test_hold_is_extended_up_to_its_limit(pair):
+    one, other = pair
+    one.reset("demo", 5, 1, pay_within_s=2, hold_max_s=4)
+    order = one.order().json()
+    wanted, latest = moment(order["created_at"], 3), moment(order["created_at"], 4)
+    for daemon in (one, other):
+        response = daemon.extend(order["order_id"], wanted)
+        assert (response.status, response.json()) == (200, {**order, "expires_at": wanted})
+    assert one.extend(order["order_id"], order["created_at"]).json()["expires_at"] == wanted
+    response = one.extend(order["order_id"], moment(latest, 0.001))
+    assert_problem(response, 409, "hold_limit_reached")
+    assert response.json()["latest"] == latest
+    assert one.extend(order["order_id"], latest).status == 200
+    wait_until(lambda: state_of(one, order["order_id"])["status"] == "expired", "the expiry")
+    assert moment(datetime.now(timezone.utc).isoformat()) > latest
+    assert_problem(one.extend(order["order_id"], latest), 409, "invalid_state")
+    assert audit(one) == 0
+
+
+def test_without_a_setting_no_hold_is_extended(daemon):
+    daemon.reset("demo", 5, 1, pay_within_s=60)
+    order = daemon.order().json()
+    response = daemon.extend(order["order_id"], moment(order["expires_at"], 1))
+    assert_problem(response, 409, "hold_limit_reached")
+    assert response.json()["latest"] == order["expires_at"]
+    daemon.reset("demo", 5, 1)
+    order = daemon.order().json()
+    assert daemon.extend(order["order_id"], "2100-01-01T00:00:00Z").json() == order
+    assert_problem(daemon.extend(order["order_id"], "tomorrow"), 400, "invalid_request")
+
+
+def test_payment_within_the_grace_is_in_time(daemon):
+    daemon.reset("demo", 5, 1, pay_within_s=1, grace_s=3)
+    order, other = daemon.order().json(), daemon.order().json()
+    over = datetime.fromisoformat(order["expires_at"].replace("Z", "+00:00"))
+    wait_until(lambda: datetime.now(timezone.utc) > over, "the end of the time to pay")
+    time.sleep(0.5)
+    assert state_of(daemon, order["order_id"]) == order
+    assert daemon.pay(order["order_id"], "p").json() == {**order, "status": "paid",
+                                                         "payment_ref": "p"}
+    wait_until(lambda: state_of(daemon, other["order_id"])["status"] == "expired", "the expiry")
+    assert datetime.now(timezone.utc) >= over + timedelta(seconds=3)
+    assert audit(daemon) == 1
+
+
+@pytest.mark.parametrize("path, body", [
+    ("pay", {"payment_ref": ""}), ("pay", {"payment_ref": "a b"}), ("pay", {"payment_ref": 1}),
+    ("pay", {"payment_ref": "x" * 129}), ("pay", {"ref": "x"}), ("refund", {}),
+    ("refund", {"payment_ref": "x", "restock": 1}), ("refund", {"payment_ref": "x", "keep": 0}),
+    ("cancel", {"keep": 0}), ("cancel", {"keep": 1001}), ("cancel", {"keep": "1"}),
+    ("extend", {}), ("extend", {"expires_at": None})])
+def test_bad_bodies_change_nothing(daemon, path, body):
+    daemon.reset("demo", 5, 1, pay_within_s=60)
+    order = daemon.order().json()
+    assert_problem(daemon.request("POST", f"/order/{order['order_id']}/{path}", body), 400,
+                   "invalid_request")
+    assert state_of(daemon, order["order_id"]) == order
+    assert payments(daemon) == []
+
+
+def test_names_of_every_kind_are_kept_as_they_are(daemon):
+    daemon.reset("demo", 5, 1)
+    order = daemon.order().json()
+    ref = "".join(chr(code) for code in range(33, 127))
+    assert daemon.pay(order["order_id"], ref).json()["payment_ref"] == ref
+    long = "\\" * 128
+    refused(daemon.pay(order["order_id"], long), "already_paid", "paid", long)
+    assert {row["payment_ref"] for row in payments(daemon)} == {ref, long}
