@@ -104,7 +104,7 @@ BAD = ["?limit=0", "?limit=1001", "?limit=-1", "?limit=1.5", "?limit=", "?limit"
        "?after=", "?after=x", "?after=-1", "?after=9223372036854775808", "?after=01", "?after=1%00",
        "?after=99999999999999999999999", "?sku=", "?sku=a'b", "?sku=a%27b", "?sku=" + "x" * 65,
        "?sku=a%00", "?sku=%C3%A9", "?sku=a&sku=a", "?limit=5&limit=5", "?status=",
-       "?status=RESERVED", "?status=refunded", "?status=paid,expired", "?status=%27%20OR%201--",
+       "?status=RESERVED", "?status=returned", "?status=paid,expired", "?status=%27%20OR%201--",
        "?page=2", "?SKU=a", "?sku=a&x", "?=", "?user_id=u1",
        "?" + "&".join(f"a{n}=1" for n in range(40)),
        "?sku=a&status=paid&after=1&limit=2&more=1"]

@@ -10,7 +10,7 @@ from harness.daemon import STEADY, TOKEN
 def test_reset_creates_the_sale_and_says_so(daemon):
     assert daemon.reset("demo", 1000, 20) == {
         "sku": "demo", "round": 1, "total": 1000, "segments": 20, "sold": 0, "available": 1000,
-        "paused": False}
+        "paused": False, "late_payment": "retake"}
     assert daemon.stock()["available"] == 1000
     audit_sale(daemon.stack, "demo")
 
@@ -43,9 +43,9 @@ def test_sales_lists_every_sale(daemon):
     sales = daemon.admin("GET", "/admin/sales").json()["sales"]
     assert sorted(sales, key=lambda sale: sale["sku"]) == [
         {"sku": "a", "round": 1, "total": 30, "segments": 3, "sold": 4, "available": 26,
-         "paused": False},
+         "paused": False, "late_payment": "retake"},
         {"sku": "b", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10,
-         "paused": False}]
+         "paused": False, "late_payment": "retake"}]
 
 
 def test_sales_come_in_pages(daemon):

@@ -12,6 +12,7 @@ from harness.daemon import HASTY, TOKEN
 from harness.processes import wait_until
 from harness.proxy import WRITE
 
+LATE = {"late_payment": "retake"}  # always shown
 ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
            "503 outcome_unknown", "503 overloaded"}
 
@@ -31,15 +32,15 @@ def test_settings_are_shown_where_the_sale_is(pair):
     settings = {"starts_at": from_now(-60), "ends_at": from_now(3600), "per_user_limit": 2,
                 "pay_within_s": 900}
     numbers = {"sku": "demo", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10}
-    assert one.reset("demo", 10, 2, **settings) == {**numbers, **settings, "paused": False}
+    assert one.reset("demo", 10, 2, **settings) == {**numbers, **settings, "paused": False, **LATE}
     assert other.admin("GET", "/admin/sales").json()["sales"] == [
-        {**numbers, **settings, "paused": False}]
+        {**numbers, **settings, "paused": False, **LATE}]
     changed = other.change(starts_at=None, paused=True)
     del settings["starts_at"]
-    assert changed == {**numbers, **settings, "paused": True}
+    assert changed == {**numbers, **settings, "paused": True, **LATE}
     stock = one.stock()
     assert {name: stock[name] for name in (*settings, "paused")} == {**settings, "paused": True}
-    assert one.reset("demo", 10, 2) == {**numbers, "round": 2, "paused": False}
+    assert one.reset("demo", 10, 2) == {**numbers, "round": 2, "paused": False, **LATE}
 
 
 def test_times_are_kept_to_the_millisecond_and_without_a_fraction(daemon):
