@@ -14,6 +14,9 @@ export async function misuse() {
   await client.POST("/order", { body: { sku: "demo", user_id: "u1", qty: "1" } });
   // @ts-expect-error a look-up needs the order's id
   await client.GET("/order/{order_id}", {});
+  const path = { order_id: "1" };
+  // @ts-expect-error a refund names its payment
+  await client.POST("/order/{order_id}/refund", { params: { path }, body: { restock: true } });
   const { data } = await client.POST("/order", { body: { sku: "demo", user_id: "u1", qty: 1 } });
   // @ts-expect-error an order is not "open"
   return data?.status === "open";

@@ -74,10 +74,13 @@ async function buy(): Promise<Order> {
 }
 
 async function pay({ order_id }: Order) {
-  const params = { path: { order_id } };
+  const params = { path: { order_id } }, body = { payment_ref: "pi_1" };
   for (let repeat = 0; repeat < 2; repeat++) {
-    assert.equal(given(await shop.POST("/order/{order_id}/pay", { params })).status, "paid");
+    const paid = given(await shop.POST("/order/{order_id}/pay", { params, body }));
+    assert.deepEqual([paid.status, paid.payment_ref], ["paid", "pi_1"]);
   }
+  refused(await shop.POST("/order/{order_id}/pay", { params, body: { payment_ref: "pi_2" } }),
+    409, "already_paid");
   const problem = refused(await shop.POST("/order/{order_id}/cancel", { params }),
     409, "invalid_state");
   assert.equal(problem.order_status, "paid");
@@ -146,12 +149,26 @@ async function reset() {
   refused(await operator.POST("/admin/stock/reset", { body }), 409, "round_mismatch");
 }
 
+// The sale stays until the shop has paid back what it owes: money for an order that was cancelled,
+// and the second payment of the first order.
 async function retire() {
   const params = { path: { sku } };
-  const last = given(await order("bob"), 201);
+  const { order_id } = given(await order("bob"), 201);
+  const path = { order_id }, body = { payment_ref: "pi_3" };
   refused(await operator.DELETE("/admin/sale/{sku}", { params }), 409, "sale_in_use");
-  given(await shop.POST("/order/{order_id}/cancel",
-    { params: { path: { order_id: last.order_id } } }));
+  given(await shop.POST("/order/{order_id}/cancel", { params: { path } }));
+  refused(await shop.POST("/order/{order_id}/pay", { params: { path }, body }),
+    409, "payment_too_late");
+  const problem = refused(await operator.DELETE("/admin/sale/{sku}", { params }),
+    409, "refunds_due");
+  assert.equal(problem.refunds_due, 2);
+  const due = given(await shop.GET("/payments", { params: { query: { state: "refund_due" } } }));
+  for (const payment of due.payments) {
+    const refund = { payment_ref: payment.payment_ref };
+    const done = given(await shop.POST("/order/{order_id}/refund",
+      { params: { path: { order_id: payment.order_id } }, body: refund }));
+    assert.equal(done.payment_state, "refunded");
+  }
   given(await operator.DELETE("/admin/sale/{sku}", { params }));
   refused(await order("bob"), 404, "unknown_sku");
 }

@@ -10,8 +10,8 @@ from harness.processes import ROOT
 
 METHODS = ("get", "post", "put", "patch", "delete")
 # Fields that differ from run to run; the ids of orders are compared by themselves.
-VOLATILE = {"as_of", "at", "created_at", "expires_at", "order_id", "orders", "segment",
-            "stops_in_ms"}
+VOLATILE = {"as_of", "at", "created_at", "expires_at", "latest", "order_id", "orders",
+            "refunded_at", "segment", "stops_in_ms", "told_at"}
 
 
 def no_other(value):

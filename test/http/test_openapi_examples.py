@@ -30,6 +30,7 @@ STORY = [
     ("getStockNow", None, "stock"),
     ("getStock", None, "stock"),
     ("payOrder", None, "paid"),
+    ("cancelOrder", "part", "part"),
     ("cancelOrder", None, "cancelled"),
     ("listUserOrders", None, "paid"),
     ("listOrders", None, "paid"),
@@ -42,9 +43,17 @@ STORY = [
     ("changeSale", "limit", "limit"),
     ("changeSale", "window", "window"),
     ("changeSale", "no_window", "no_window"),
+    ("changeSale", "late", "late"),
+    ("placeOrder", "to_be_paid", "to_be_paid"),
+    ("extendOrder", "longer", "longer"),
+    ("payOrder", "with_ref", "with_ref"),
+    ("refundOrder", "part", "part"),
+    ("refundOrder", "whole", "whole"),
+    ("listPayments", None, "refunded"),
+    ("listAllPayments", None, "refunded"),
     ("reconcileSale", "consistent", "consistent"),
     ("resetSale", "next_round", "next_round"),
-    ("retireSale", None, "retired"),
+    ("retireSale", "refunds_elsewhere", "retired"),
     ("setLogLevel", "loud", "loud"),
     ("setLogLevel", "quiet", "quiet"),
     ("getLogLevel", None, "quiet"),
@@ -61,7 +70,7 @@ STORY = [
 # Up to 100 ms old; Redis hears of a batch after its answers; a daemon is prepared after its start;
 # a probe's answer is too old once the machine has stood still.
 LATE = {"getStock", "auditSale", "getLiveState", "getReadiness"}
-WITHOUT_KEY = {"two_units", "next_round"}
+WITHOUT_KEY = {"two_units", "to_be_paid", "next_round"}
 LOCK_LEASES = "SELECT number FROM node_lease FOR UPDATE"  # nobody renews one meanwhile
 ELSEWHERE = {("getReadiness", "unavailable"), ("getServing", "takes_none")}
 PROBLEMS = Description().document["components"]["examples"]
@@ -84,8 +93,9 @@ class Reader:
     def call(self, operation_id, sent, told):
         """The parameters are the examples, but for an order's id; one key stands for one call."""
         other = {"Idempotency-Key": None} if sent in WITHOUT_KEY else {}
-        if "order_id" in told:
-            other["order_id"] = self.ids.get(told["order_id"])
+        for named in (told, *told.get("payments", ())):
+            if "order_id" in named:
+                other["order_id"] = self.ids.get(named["order_id"])
         method, path, body, headers = self.description.request(operation_id, sent, **other)
         headers["Authorization"] = f"Bearer {TOKEN}"
         return self.daemon.request(method, path, body, headers)
@@ -104,7 +114,8 @@ class Reader:
         for name, value in told.items():
             if name == "order_id" and self.ids.setdefault(value, got[name]) != got[name]:
                 return False
-            if name == "orders" and not all(map(self.fits, value, got[name])):
+            if name in ("orders", "payments") and isinstance(value, list) and not all(
+                    map(self.fits, value, got[name])):
                 return False
         return alike(told, got)
 
@@ -298,9 +309,41 @@ def invalid_state(world):
     return world.daemon.cancel(order_id)
 
 
+def ordered(world, **settings):
+    """The path of an order that is reserved."""
+    world.sale(**settings)
+    return f"/order/{world.order().json()['order_id']}"
+
+
+def unknown_payment(world):
+    return world.daemon.request("POST", ordered(world) + "/refund", {"payment_ref": "pi_1"})
+
+
+def payment_too_late(world):
+    order = ordered(world)
+    assert world.daemon.request("POST", order + "/cancel").status == 200
+    return world.daemon.request("POST", order + "/pay", {"payment_ref": "pi_1"})
+
+
+def already_paid(world):
+    order = ordered(world)
+    assert world.daemon.request("POST", order + "/pay", {"payment_ref": "pi_1"}).status == 200
+    return world.daemon.request("POST", order + "/pay", {"payment_ref": "pi_2"})
+
+
+def hold_limit_reached(world):
+    order = ordered(world, pay_within_s=900, hold_max_s=7200)
+    return world.daemon.request("POST", order + "/extend", {"expires_at": "2099-11-11T12:00:00Z"})
+
+
 def sale_in_use(world):
     world.sale()
     world.order()
+    return world.daemon.admin("DELETE", f"/admin/sale/{world.sku}")
+
+
+def refunds_due(world):
+    assert payment_too_late(world).code == "payment_too_late"
     return world.daemon.admin("DELETE", f"/admin/sale/{world.sku}")
 
 
@@ -377,11 +420,11 @@ def outcome_unknown(world):
 
 RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
-    unknown_sku, unknown_order, method_not_allowed, request_timeout, sold_out, sale_not_started,
-    sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
-    invalid_state, sale_in_use, payload_too_large, uri_too_long, unsupported_media_type,
-    idempotency_key_reused, rate_limited, headers_too_large, overloaded, unavailable, no_order_id,
-    outcome_unknown)}
+    unknown_sku, unknown_order, unknown_payment, method_not_allowed, request_timeout, sold_out,
+    sale_not_started, sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
+    invalid_state, payment_too_late, already_paid, hold_limit_reached, sale_in_use, refunds_due,
+    payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
+    headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown)}
 
 
 @pytest.fixture(scope="module")
