@@ -80,16 +80,26 @@ def test_each_call_reaches_its_pod(pods):
         placed = pods.order(sku)
         order = placed.json()["order_id"]
         assert (placed.status, pod_of(order)) == (201, pod)
-        for method, path in (("GET", f"/order/{order}"), ("POST", f"/order/{order}/pay"),
-                             ("GET", f"/stock/{sku}"), ("POST", f"/order/{order}/cancel")):
-            answer = pods.ask(method, path)
+        payment, later = {"payment_ref": "pi_1"}, {"expires_at": "2999-01-01T00:00:00Z"}
+        for method, path, body in (
+                ("GET", f"/order/{order}", None), ("POST", f"/order/{order}/extend", later),
+                ("POST", f"/order/{order}/pay", payment), ("GET", f"/stock/{sku}", None),
+                ("POST", f"/order/{order}/cancel", None)):
+            answer = pods.ask(method, path, body)
             assert answer.status == (409 if path.endswith("cancel") else 200), answer
         for path, headers in ((f"/user/u1/orders?sku={sku}", {}),
                               ("/user/u1/orders", {"Seckill-Pod": str(pod)})):
             listed = pods.ask("GET", path, **headers).json()["orders"]
             assert [row["order_id"] for row in listed] == [order]
+        for path, headers in ((f"/payments?sku={sku}", {}),
+                              ("/payments", {"Seckill-Pod": str(pod)})):
+            listed = pods.ask("GET", path, **headers).json()["payments"]
+            assert [row["order_id"] for row in listed] == [order]
         assert pods.daemons[1 - pod].get(f"/order/{order}").status == 404
-    assert_problem(pods.ask("GET", "/user/u1/orders"), 400, "invalid_request")
+        refund = {**payment, "restock": True}
+        assert pods.ask("POST", f"/order/{order}/refund", refund).status == 200
+    for path in ("/user/u1/orders", "/payments"):
+        assert_problem(pods.ask("GET", path), 400, "invalid_request")
     for sku in ("unknown", "zero%20one"):
         assert pods.ask("GET", f"/stock/{sku}").status in (400, 404)
     assert_problem(pods.order("unknown"), 404, "unknown_sku")

@@ -59,7 +59,7 @@ OTHERS = (
     "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
     "/metrics", "/%6detrics", "/readyz", "/servingz", "/dashboard", "/dashboard/live", "/",
     "/stock/",
-    "/stock/../admin/sales", "/stock/x/../../metrics", "/order/abc", "/order/1/refund",
+    "/stock/../admin/sales", "/stock/x/../../metrics", "/order/abc", "/order/1/return",
     "/stock/..", "/stock/.", "/stock/%2e%2e", "/stock/%2e./", "/user/%2e%2e/orders",
     "/stock/..%2fadmin%2fsales", "/user/..%2f..%2fadmin/orders",
 )
@@ -82,15 +82,20 @@ def test_calls_of_buyers_and_shop_come_through(behind):
     assert placed.status == 201
     assert send(proxy.front, "POST", "/order", body, {"Idempotency-Key": "k"}).status == 200
     assert send(proxy.front, "POST", "/order", body).status == 201
-    for method, path in (("GET", f"/order/{order}"), ("POST", f"/order/{order}/pay"),
-                         ("GET", "/stock/demo"), ("GET", "/user/%751/orders?limit=5"),
-                         ("GET", "/openapi.json")):
-        assert send(proxy.front, method, path).status == 200, path
+    payment, later = {"payment_ref": "pi_1"}, {"expires_at": "2999-01-01T00:00:00Z"}
+    for method, path, body in (
+            ("GET", f"/order/{order}", None), ("POST", f"/order/{order}/extend", later),
+            ("POST", f"/order/{order}/pay", payment), ("GET", "/payments?state=taken", None),
+            ("GET", "/stock/demo", None), ("GET", "/user/%751/orders?limit=5", None),
+            ("GET", "/openapi.json", None)):
+        assert send(proxy.front, method, path, body).status == 200, path
     assert_problem(send(proxy.front, "GET", "/stock/other"), 404, "unknown_sku")
     for method, path in (("GET", "/order"), ("DELETE", "/stock/demo"), ("PUT", f"/order/{order}"),
-                         ("GET", f"/order/{order}/pay")):
+                         ("GET", f"/order/{order}/pay"), ("POST", "/payments")):
         assert send(proxy.front, method, path).status == 405, (method, path)
     wait_until(lambda: daemons[0].stock()["sold"] == 2, "both orders")
+    assert send(proxy.front, "POST", f"/order/{order}/refund",
+                {**payment, "restock": True}).json()["status"] == "refunded"
 
 
 def test_names_that_look_like_other_calls_come_through(behind):
