@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -21,8 +22,9 @@ import java.util.regex.Pattern;
  * <p>usage: java Sale.java SKU BUYERS
  *
  * <p>It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
- * second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
- * SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+ * second, pays back the second one's money, which comes too late, shows the lists, and begins the
+ * next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
+ * sale.py.
  */
 class Sale {
     static final String URL = variable("SALE_URL", "http://127.0.0.1:8080");
@@ -100,41 +102,70 @@ class Sale {
         }
     }
 
-    /** True when the order is paid: now the shop may take the money. False: it came too late. */
-    static boolean pay(String orderId) throws Exception {
-        return change(orderId, "pay");
+    /** True when the order is paid: now the shop may capture the money. False: the shop owes the
+     * money back, and the service lists the payment as refund_due. The shop has stored the ref. */
+    static boolean pay(String orderId, String ref) throws Exception {
+        String body = String.format("{\"payment_ref\":\"%s\"}", ref);
+        return change(orderId, "pay", body, List.of("payment_too_late", "already_paid"));
     }
 
     /** True when the order is cancelled: its unit is on sale again. */
     static boolean cancel(String orderId) throws Exception {
-        return change(orderId, "cancel");
+        return change(orderId, "cancel", null, List.of("invalid_state"));
     }
 
-    static boolean change(String orderId, String how) throws Exception {
+    static boolean change(String orderId, String how, String body, List<String> no)
+            throws Exception {
         try {
-            call("POST", URL + "/order/" + orderId + "/" + how, null, null, SHOP);
+            call("POST", URL + "/order/" + orderId + "/" + how, body, null, SHOP);
             return true;
         } catch (Refused refused) {
-            if (refused.code.equals("invalid_state")) return false;
+            if (no.contains(refused.code)) return false;
             throw refused;
         }
     }
 
-    /** How many orders a user has in a sale; pages go on while they name a next one. */
+    /** Returns how many payments. Either step may be repeated, so a run that dies between them does
+     * no harm: the service lists the payment until it hears of the refund. */
+    static int payBackWhatIsDue(String sku) throws Exception {
+        List<String> orders = new ArrayList<>(), refs = new ArrayList<>();
+        forPages(URL + "/payments?state=refund_due&sku=" + sku, SHOP, page -> {
+            orders.addAll(fields(page, "order_id"));
+            refs.addAll(fields(page, "payment_ref"));
+        });
+        for (int i = 0; i < refs.size(); i++) {
+            askProviderToRefund(refs.get(i));
+            change(orders.get(i), "refund", String.format(
+                "{\"payment_ref\":\"%s\",\"restock\":false}", refs.get(i)), List.of());
+        }
+        return refs.size();
+    }
+
+    /** Here a shop calls its payment provider, with the ref as the idempotency key. */
+    static void askProviderToRefund(String ref) {}
+
+    /** How many orders a user has in a sale. */
     static int countOrders(String userId, String sku) throws Exception {
         String user = URLEncoder.encode(userId, StandardCharsets.UTF_8);
         return countPages(URL + "/user/" + user + "/orders?sku=" + sku, SHOP);
     }
 
-    /** The orders of a list; pages go on while they name a next one. */
+    /** How many orders a list has. */
     static int countPages(String url, String token) throws Exception {
-        int found = 0;
-        for (String after = "0"; after != null; ) {
-            String page = call("GET", url + "&after=" + after, null, null, token);
-            for (Matcher order = member("order_id").matcher(page); order.find(); ) found++;
-            after = field(page, "next");
+        List<String> orders = new ArrayList<>();
+        forPages(url, token, page -> orders.addAll(fields(page, "order_id")));
+        return orders.size();
+    }
+
+    /** The pages of a list, which go on while they name a next one. */
+    static void forPages(String url, String token, Consumer<String> read) throws Exception {
+        for (String after = ""; after != null; ) {
+            String page = call("GET", url + after, null, null, token);
+            read.accept(page);
+            String next = field(page, "next");
+            after = next == null
+                ? null : "&after=" + URLEncoder.encode(next, StandardCharsets.UTF_8);
         }
-        return found;
     }
 
     /** Ends the sale, then begins a round without orders until the operator resumes it. */
@@ -161,8 +192,10 @@ class Sale {
         System.out.println("orders " + String.join(" ", orders));
         if (buy(sku + "-late", sku, "late@example.com", 1) != null)
             throw new IllegalStateException("more than there are");
-        System.out.println("paid " + pay(orders.get(0)));
+        System.out.println("paid " + pay(orders.get(0), "pi-" + sku + "-0"));
         System.out.println("cancelled " + cancel(orders.get(1)));
+        System.out.println("paid after the cancel " + pay(orders.get(1), "pi-" + sku + "-1"));
+        System.out.println("paid back " + payBackWhatIsDue(sku));
 
         String order = call("GET", URL + "/order/" + orders.get(0), null, null, null);
         System.out.println("order " + field(order, "order_id") + " is " + field(order, "status"));
@@ -184,6 +217,12 @@ class Sale {
     static String field(String json, String name) {
         Matcher found = member(name).matcher(json);
         return found.find() ? found.group(1) : null;
+    }
+
+    static List<String> fields(String json, String name) {
+        List<String> found = new ArrayList<>();
+        for (Matcher one = member(name).matcher(json); one.find(); ) found.add(one.group(1));
+        return found;
     }
 
     static String variable(String name, String otherwise) {

@@ -3,8 +3,9 @@
 // usage: node sale.mjs SKU BUYERS
 //
 // It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-// second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
-// SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+// second, pays back the second one's money, which comes too late, shows the lists, and begins the
+// next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
+// sale.py.
 import { readFileSync } from "node:fs";
 
 const URL_ = process.env.SALE_URL ?? "http://127.0.0.1:8080";
@@ -79,16 +80,33 @@ async function buy(purchaseId, sku, userId, qty = 1) {
   }
 }
 
-/** True when the order is paid: now the shop may take the money. False: it came too late. */
-async function pay(orderId) {
+/** True when the order is paid: now the shop may capture the money. False: the shop owes the money
+ * back, and the service lists the payment as refund_due. The shop has stored the ref before. */
+async function pay(orderId, ref) {
   try {
-    await call("POST", `/order/${orderId}/pay`, { token: SHOP });
+    await call("POST", `/order/${orderId}/pay`, { body: { payment_ref: ref }, token: SHOP });
     return true;
   } catch (error) {
-    if (error instanceof Refused && error.problem.code === "invalid_state") return false;
+    const owed = ["payment_too_late", "already_paid"];
+    if (error instanceof Refused && owed.includes(error.problem.code)) return false;
     throw error;
   }
 }
+
+/** Returns how many payments. Either step may be repeated, so a run that dies between them does no
+ * harm: the service lists the payment until it hears of the refund. */
+async function payBackWhatIsDue(sku) {
+  const due = await pages(`/payments?sku=${sku}&state=refund_due`, { token: SHOP }, "payments");
+  for (const { order_id: orderId, payment_ref: ref } of due) {
+    await askProviderToRefund(ref);
+    await call("POST", `/order/${orderId}/refund`,
+      { body: { payment_ref: ref, restock: false }, token: SHOP });
+  }
+  return due.length;
+}
+
+/** Here a shop calls its payment provider, with the ref as the idempotency key. */
+async function askProviderToRefund(ref) {}
 
 /** True when the order is cancelled: its unit is on sale again. */
 async function cancel(orderId) {
@@ -106,13 +124,13 @@ async function ordersOf(userId, sku) {
   return pages(`/user/${encodeURIComponent(userId)}/orders?sku=${sku}`, { token: SHOP });
 }
 
-/** All orders of a list; pages go on while they name a next one. */
-async function pages(path, options) {
+/** A whole list; pages go on while they name a next one. */
+async function pages(path, options, of = "orders") {
   const found = [];
-  for (let after = "0"; after !== undefined; ) {
-    const page = await json("GET", `${path}&after=${after}`, options);
-    found.push(...page.orders);
-    after = page.next;
+  for (let after = ""; after !== undefined; ) {
+    const page = await json("GET", path + after, options);
+    found.push(...page[of]);
+    after = page.next && `&after=${encodeURIComponent(page.next)}`;
   }
   return found;
 }
@@ -136,8 +154,10 @@ for (let i = 0; i < buyers; i++)
   orders.push(await buy(`${sku}-${i}`, sku, `buyer-${i}@example.com`));
 console.log("orders", ...orders.map((order) => order.order_id));
 if (await buy(`${sku}-late`, sku, "late@example.com")) throw new Error("more than there are");
-console.log("paid", await pay(orders[0].order_id));
+console.log("paid", await pay(orders[0].order_id, `pi-${sku}-0`));
 console.log("cancelled", await cancel(orders[1].order_id));
+console.log("paid after the cancel", await pay(orders[1].order_id, `pi-${sku}-1`));
+console.log("paid back", await payBackWhatIsDue(sku));
 
 const order = await json("GET", `/order/${orders[0].order_id}`);
 console.log("order", order.order_id, "is", order.status);

@@ -4,8 +4,9 @@
 usage: sale.py SKU BUYERS
 
 It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-second, shows the lists, and begins the next round. The shop's own table is an SQLite file: kill
-this program at any moment and start it again, and each buyer still has one order.
+second, pays back the second one's money, which comes too late, shows the lists, and begins the next
+round. The shop's own table is an SQLite file: kill this program at any moment and start it again,
+and each buyer still has one order.
 
 SALE_URL               the service as buyers and shop reach it, http://127.0.0.1:8080 by default
 SALE_ADMIN_URL         the service as operators reach it, by default the same
@@ -110,7 +111,8 @@ def open_database():
         purchase_id TEXT PRIMARY KEY, -- also the Idempotency-Key
         sku TEXT NOT NULL, user_id TEXT NOT NULL, qty INTEGER NOT NULL,
         state TEXT NOT NULL DEFAULT 'asked', -- until it is reserved or refused
-        order_id TEXT, expires_at TEXT, code TEXT)""")
+        order_id TEXT, expires_at TEXT, code TEXT,
+        payment_ref TEXT)""")
     return database
 
 
@@ -140,15 +142,35 @@ def note(database, purchase_id, state, code=None, order_id=None, expires_at=None
                          " WHERE purchase_id = ?", (state, code, order_id, expires_at, purchase_id))
 
 
-def pay(order_id):
-    """True when the order is paid: now the shop may take the money. False: it came too late."""
+def pay(database, order_id, ref):
+    """True when the order is paid: now the shop may capture the money. False: the shop owes the
+    money back, and the service lists the payment as refund_due. Repeat it after a crash."""
+    with database:
+        database.execute("UPDATE purchase SET payment_ref = ? WHERE order_id = ?", (ref, order_id))
     try:
-        call("POST", f"/order/{order_id}/pay", token=SHOP)
+        call("POST", f"/order/{order_id}/pay", {"payment_ref": ref}, token=SHOP)
         return True
     except Refused as refused:
-        if refused.code == "invalid_state":  # order_status says whether cancelled or expired
+        if refused.code in ("payment_too_late", "already_paid"):
             return False
         raise
+
+
+def pay_back_what_is_due(sku):
+    """Returns how many payments. Either step may be repeated, so a run that dies between them does
+    no harm: the service lists the payment until it hears of the refund."""
+    due = payments(sku, "refund_due")
+    for payment in due:
+        ref = payment["payment_ref"]
+        ask_provider_to_refund(ref)
+        call("POST", f"/order/{payment['order_id']}/refund", {"payment_ref": ref, "restock": False},
+             token=SHOP)
+    return len(due)
+
+
+def ask_provider_to_refund(_ref):
+    """A shop calls its payment provider here, with the ref as the idempotency key, and returns when
+    the refund is certain. Money that was only authorised is released."""
 
 
 def cancel(order_id):
@@ -162,20 +184,29 @@ def cancel(order_id):
         raise
 
 
-def pages(get, path):
-    """All orders of a list; pages go on while they name a next one."""
-    found, after = [], "0"
+def shop(method, path):
+    return call(method, path, token=SHOP)
+
+
+def pages(get, path, of="orders"):
+    """A whole list; pages go on while they name a next one."""
+    found, after = [], ""
     while after is not None:
-        page = json.loads(get("GET", f"{path}&after={after}"))
-        found += page["orders"]
-        after = page.get("next")
+        page = json.loads(get("GET", path + after))
+        found += page[of]
+        after = "&after=" + urllib.parse.quote(page["next"], safe="") if "next" in page else None
     return found
 
 
 def orders_of(user_id, sku):
     """All orders of a user in a sale."""
     user = urllib.parse.quote(user_id, safe="")
-    return pages(lambda *asked: call(*asked, token=SHOP), f"/user/{user}/orders?sku={sku}")
+    return pages(shop, f"/user/{user}/orders?sku={sku}")
+
+
+def payments(sku, state):
+    """All payments of a sale that are in this state."""
+    return pages(shop, f"/payments?sku={sku}&state={state}", of="payments")
 
 
 def export(sku):
@@ -202,8 +233,10 @@ def main(sku, buyers):
     orders = [buy(database, f"{sku}-{i}", sku, f"buyer-{i}@example.com") for i in range(buyers)]
     print("orders", *orders)
     assert buy(database, f"{sku}-late", sku, "late@example.com") is None  # sold out
-    print("paid", pay(orders[0]))
+    print("paid", pay(database, orders[0], f"pi-{sku}-0"))
     print("cancelled", cancel(orders[1]))
+    print("paid after the cancel", pay(database, orders[1], f"pi-{sku}-1"))
+    print("paid back", pay_back_what_is_due(sku))
 
     order = json.loads(call("GET", "/order/" + orders[0]))
     print("order", order["order_id"], "is", order["status"])

@@ -4,8 +4,9 @@
 # usage: sale.sh SKU BUYERS
 #
 # It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-# second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
-# SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+# second, pays back the second one's money, which comes too late, shows the lists, and begins the
+# next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
+# sale.py.
 set -euo pipefail
 
 readonly URL=${SALE_URL:-http://127.0.0.1:8080}
@@ -72,6 +73,46 @@ buy() {
     order=$(jq -r '.order_id // .code' "$answer")
 }
 
+# pay ORDER REF: the shop has stored the ref before. Sets paid: to true when the order is paid, to
+# false when the shop owes the money back. Then the service lists the payment as refund_due.
+pay() {
+    call POST "$URL/order/$1/pay" -H @<(bearer "$SHOP_TOKEN_FILE") \
+        -H 'Content-Type: application/json' -d "{\"payment_ref\":\"$2\"}"
+    case $status-$(jq -r '.code // ""' "$answer") in
+    200-) paid=true ;;
+    409-payment_too_late | 409-already_paid) paid=false ;;
+    *) cat "$answer" >&2 && exit 1 ;;
+    esac
+}
+
+# Here a shop calls its payment provider, with the ref $1 as the idempotency key.
+ask_provider_to_refund() { :; }
+
+# Either step may be repeated: the service lists a payment until it hears of its refund. Sets
+# paid_back to how many were.
+pay_back_what_is_due() {
+    local sku=$1 after='' due=() payment order ref
+    while :; do
+        shop GET "/payments?sku=$sku&state=refund_due$after"
+        mapfile -t -O ${#due[@]} due < <(
+            jq -r '.payments[] | "\(.order_id) \(.payment_ref)"' "$answer")
+        after=$(next_page)
+        [[ -n $after ]] || break
+    done
+    for payment in "${due[@]}"; do
+        read -r order ref <<<"$payment"
+        ask_provider_to_refund "$ref"
+        shop POST "/order/$order/refund" -H 'Content-Type: application/json' \
+            -d "{\"payment_ref\":\"$ref\",\"restock\":false}"
+    done
+    paid_back=${#due[@]}
+}
+
+# What the next page wants behind the query; nothing after the last page.
+next_page() {
+    jq -r 'if .next then "&after=" + (.next | @uri) else "" end' "$answer"
+}
+
 # Ends the sale, then begins a round that nobody can order in before the operator resumes it.
 next_round() {
     admin PATCH "/admin/sale/$1" -d '{"paused":true}'
@@ -93,10 +134,14 @@ done
 echo "orders ${orders[*]}"
 buy "$SKU-late" "$SKU" late@example.com
 [[ "$status $order" == "409 sold_out" ]]
-shop POST "/order/${orders[0]}/pay"
-echo "paid $(jq '.status == "paid"' "$answer")"
+pay "${orders[0]}" "pi-$SKU-0"
+echo "paid $paid"
 shop POST "/order/${orders[1]}/cancel"
 echo "cancelled $(jq '.status == "cancelled"' "$answer")"
+pay "${orders[1]}" "pi-$SKU-1"
+echo "paid after the cancel $paid"
+pay_back_what_is_due "$SKU"
+echo "paid back $paid_back"
 
 shop GET "/order/${orders[0]}"
 echo "order $(jq -r .order_id "$answer") is $(jq -r .status "$answer")"
@@ -105,11 +150,12 @@ echo "buyer-0 has $(jq '.orders | length' "$answer") order"
 shop GET "/stock/$SKU"
 echo "sold $(jq .sold "$answer") as of $(jq -r .as_of "$answer")"
 # Pages go on while they name a next one.
-exported=0 after=0
-until [[ $after == null ]]; do
-    admin GET "/admin/orders?sku=$SKU&limit=1000&after=$after"
+exported=0 after=''
+while :; do
+    admin GET "/admin/orders?sku=$SKU&limit=1000$after"
     exported=$((exported + $(jq '.orders | length' "$answer")))
-    after=$(jq -r .next "$answer")
+    after=$(next_page)
+    [[ -n $after ]] || break
 done
 echo "exported $exported orders"
 next_round "$SKU" "$BUYERS" "$round"

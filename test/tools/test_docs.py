@@ -66,7 +66,8 @@ def finish(child):
 
 
 def check(daemon, sku, buyers, out):
-    """The ledger has what the program says: one order of each buyer, one paid, one cancelled."""
+    """The ledger has what the program says: one order of each buyer, one paid, one cancelled, whose
+    late payment was paid back."""
     rows = daemon.stack.ledger.run("SELECT user_id, order_id, status FROM orders"
                                    f" WHERE sku = '{sku}' ORDER BY order_id")
     assert sorted(user for user, _, _ in rows) == sorted(
@@ -76,10 +77,14 @@ def check(daemon, sku, buyers, out):
     assert told == [by_user[f"buyer-{i}@example.com"][0] for i in range(buyers)]
     assert by_user["buyer-0@example.com"][1] == "paid"
     assert by_user["buyer-1@example.com"][1] == "cancelled"
-    for line in ("paid true", "cancelled true", f"order {told[0]} is paid", "buyer-0 has 1 order",
-                 f"sold {buyers - 1} as of", f"exported {buyers} orders",
-                 "round 2 waits for the operator"):
-        assert line in out.replace("True", "true"), out
+    payments = daemon.get(f"/payments?sku={sku}").json()["payments"]
+    assert {one["payment_ref"]: (one["order_id"], one["state"], one["outcome"])
+            for one in payments} == {f"pi-{sku}-0": (told[0], "taken", "in_time"),
+                                     f"pi-{sku}-1": (told[1], "refunded", "too_late")}
+    for line in ("paid true", "cancelled true", "paid after the cancel false", "paid back 1",
+                 f"order {told[0]} is paid", "buyer-0 has 1 order", f"sold {buyers - 1} as of",
+                 f"exported {buyers} orders", "round 2 waits for the operator"):
+        assert line in out.lower(), out
     stock = daemon.stock(sku)
     assert (stock["round"], stock["available"], stock["paused"]) == (2, buyers, True)
     audit_after_faults(daemon, sku)
@@ -100,8 +105,9 @@ def test_example_gives_each_buyer_one_order_whatever_gets_lost(stack, spawn, pro
     proxy = proxies(daemon.address[1])
     # Each is in the last packet of its request, whether the client sends its body apart or not.
     lost = [proxy.once(pattern, after=lambda link: link.cut()) for pattern in (
-        rb'"if_round": ?0', rb'"buyer-0@', rb'"buyer-3@', rb"POST /order/\d+/pay",
-        rb"POST /order/\d+/cancel", rb'"end_round": ?true')]
+        rb'"if_round": ?0', rb'"buyer-0@', rb'"buyer-3@', rb'"payment_ref": ?"pi-lamp-0"',
+        rb"POST /order/\d+/cancel", rb'"payment_ref": ?"pi-lamp-1"', rb'"restock": ?false',
+        rb'"end_round": ?true')]
     died = threading.Event()
 
     def die(link):
