@@ -346,6 +346,28 @@ def expiry_stands_still(scene):
     return seize
 
 
+def pay_too_late(daemon, number):
+    order = f"/order/{daemon.order(user_id=f'u{number}').json()['order_id']}"
+    assert daemon.request("POST", order + "/cancel").status == 200
+    paid = daemon.request("POST", order + "/pay", {"payment_ref": "pi_1"})
+    assert paid.code == "payment_too_late", paid
+
+
+@case("SeckillRefundsDue")
+def refunds_due(scene):
+    """Nobody pays the money back."""
+    daemon = scene.daemon()
+    daemon.reset()
+    return lambda: pay_too_late(daemon, 1)
+
+
+@case("SeckillLatePayments")
+def late_payments(scene):
+    daemon = scene.daemon()
+    daemon.reset()
+    return lambda: [pay_too_late(daemon, number) for number in range(5)]
+
+
 @case("SeckillSalePaused")
 def sale_paused(scene):
     daemon = scene.daemon()

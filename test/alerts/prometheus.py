@@ -15,7 +15,7 @@ FOLDER = RULES.parent
 
 # Minutes of a real sale are seconds here; the shape of each expression stays.
 SCALED = ((r"\bfor: [1-9]\w*", "for: 1s"), (r"\[1m\]", "[6s]"), (r"\[5m\]", "[60s]"),
-          (r"\[10m\]", "[120s]"))
+          (r"\[10m\]", "[120s]"), (r"\[15m\]", "[60s]"), (r"> 3600\b", "> 2"))
 
 CONFIG = """
 global: {scrape_interval: 500ms, scrape_timeout: 400ms, evaluation_interval: 500ms}
