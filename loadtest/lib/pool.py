@@ -1,23 +1,37 @@
-"""Orders that a run pays, cancels or looks up: placed before it, and handed out as files of ids."""
+"""Orders that a run changes or looks up: placed before it, made what the call wants, and handed out
+as files of ids."""
 
 import random
 from pathlib import Path
 
-from harness.processes import HarnessError
+from harness.processes import HarnessError, wait_until
 
 FIRST_PER_S = 60_000  # wanted for the first load, whose rate nobody knows
 AMPLE = 1.5           # of what the fastest load so far has used
 LEAST = 5_000
 PLACE_S = 1
 PLACINGS_MAX = 30     # per load
+EXPIRED_S = 120       # at most, for the service to let orders expire
+
+# What makes the orders placed what a call wants: statements, and the orders that are not so yet.
+MADE = {
+    "pay_late": ("DELETE FROM order_expiry WHERE first_id IN (SELECT order_id FROM orders"
+                 " WHERE {fresh});"
+                 "UPDATE orders SET expires_at = '2020-01-01' WHERE {fresh};"
+                 "INSERT INTO order_expiry SELECT '2020-01-01', MIN(order_id), MAX(order_id)"
+                 " FROM orders WHERE {fresh}", "status = 'reserved'"),
+    "refund": ("UPDATE orders SET status = 'paid' WHERE {fresh};"
+               "INSERT INTO payment SELECT order_id, 'pi_3PqXb2', 'taken', 'in_time',"
+               " UTC_TIMESTAMP(3), NULL FROM orders WHERE {fresh}", "status <> 'paid'"),
+}
 
 
 class Pool:
     """Orders of one sale that no load has been given yet, in random order."""
 
-    def __init__(self, ledger, sku, place):
+    def __init__(self, ledger, sku, place, call):
         """place(seconds) lets buyers place orders for so long."""
-        self.ledger, self.sku, self.place = ledger, sku, place
+        self.ledger, self.sku, self.place, self.call = ledger, sku, place, call
         self.ids, self.last_id, self.per_s = [], 0, FIRST_PER_S
         self.dice = random.Random(1)
 
@@ -32,12 +46,20 @@ class Pool:
         raise HarnessError(f"{len(self.ids)} of {wanted} orders after {PLACINGS_MAX} s of orders")
 
     def find_new(self):
-        rows = self.ledger.run(f"SELECT order_id FROM orders WHERE order_id > {self.last_id}"
-                               f" AND sku = '{self.sku}'")
+        chosen = f"order_id > {self.last_id} AND sku = '{self.sku}'"
+        if self.call in MADE:
+            self.make(chosen, *MADE[self.call])
+        rows = self.ledger.run(f"SELECT order_id FROM orders WHERE {chosen}")
         fresh = [int(row[0]) for row in rows]
         self.last_id = max(fresh, default=self.last_id)
         self.dice.shuffle(fresh)
         self.ids += fresh
+
+    def make(self, chosen, statements, missing):
+        self.ledger.run(statements.format(fresh=chosen))
+        wait_until(lambda: self.ledger.number(f"SELECT COUNT(*) FROM orders WHERE {chosen}"
+                                              f" AND {missing}") == 0,
+                   f"orders for {self.call}", timeout=EXPIRED_S)
 
     def write(self, prefix, threads):
         """Writes all ids to PREFIX.0, PREFIX.1 …, a file for each thread."""

@@ -32,7 +32,8 @@ NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "told": 0
             "states": {}, "differences": []}
 BARE_IDS = 300_000          # of orders that the bare server is asked for: as many as there are
 # The state that a call gives an order, for the calls that use each order once.
-STATE_OF = {"pay": "paid", "cancel": "cancelled"}
+STATE_OF = {"pay": "paid", "pay_ref": "paid", "pay_late": "paid", "cancel": "cancelled",
+            "refund": "refunded", "keep": "reserved", "extend": "reserved"}
 # These strategies leave the counters in Redis alone, which a reconcile sets right.
 WITHOUT_COUNTERS = ("single_lock", "database")
 RECONCILES_MAX = 3          # orders that were under way when the load ended undo the first
@@ -84,7 +85,7 @@ class Run:
         self.called = 0    # pays or cancels answered 200
         self.by_hand = array("Q")  # ids of orders that no load generator placed
         self.record = Path(f"{shop.stack.directory}/told-{time.monotonic_ns()}")
-        self.pool = Pool(shop.stack.ledger, self.skus[0], self.place)
+        self.pool = Pool(shop.stack.ledger, self.skus[0], self.place, settings["call"])
 
     # Sales.
 
@@ -98,7 +99,7 @@ class Run:
     def rules(self, number):
         """The settings of a sale, by its number."""
         chosen = {name: self.settings[f"sale.{name}"] for name in
-                  ("per_user_limit", "pay_within_s") if self.settings[f"sale.{name}"]}
+                  ("per_user_limit", "pay_within_s", "hold_max_s") if self.settings[f"sale.{name}"]}
         if self.settings["script"] == "mixed" and number % 2 and self.fleet.sales_expire():
             chosen["pay_within_s"] = PAY_WITHIN_S
         return {**chosen, **(WINDOW if self.settings["sale.window"] else {})}

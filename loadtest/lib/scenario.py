@@ -47,6 +47,7 @@ DEFAULTS = {
     "sale.qty": "1",           # units of an order, or a range such as "1-5"
     "sale.per_user_limit": 0,  # units; 0: no limit
     "sale.pay_within_s": 0,    # 0: orders do not expire
+    "sale.hold_max_s": 0,      # 0: reservations are not extended
     "sale.window": False,      # whether the sale has a first and a last moment
     "prefill": 0,              # orders of an earlier sale in the ledger
     "instances": 1,            # daemons

@@ -80,13 +80,21 @@ void order_put_payment(char members_out[PAYMENT_MEMBERS_MAX], const struct ledge
 void order_answer_payment(struct answer *answer, const struct ledger_record *record,
                           const char members[PAYMENT_MEMBERS_MAX])
 {
+    static const char type[] = "application/json";
+    char whole[ORDER_TEXT_MAX + PAYMENT_MEMBERS_MAX];
     struct order_text order = ORDER_TEXT(record, record->status);
-    char *text = malloc(ORDER_TEXT_MAX + PAYMENT_MEMBERS_MAX);
+    char *end = order_put(whole, &order) - 1; /* in the place of the bracket */
+    end = stpcpy(stpcpy(end, members), "}\n");
+    size_t length = (size_t)(end - whole);
+    if (length <= ANSWER_INLINE_MAX) {
+        memcpy(answer_begin(answer, 200, type), whole, length);
+        answer->length = length;
+        return;
+    }
+    char *text = malloc(length);
     if (!text)
         abort();
-    char *end = order_put(text, &order) - 1; /* in the place of the bracket */
-    end = stpcpy(stpcpy(end, members), "}\n");
-    answer_text(answer, 200, "application/json", text, (size_t)(end - text));
+    answer_text(answer, 200, type, memcpy(text, whole, length), length);
 }
 
 /* `order_status`: the order's present status, which a replay may find changed. */

@@ -12,7 +12,11 @@
  * new orders from being written.
  *
  * why_under_the_lock: whoever writes a payment of an order, or takes its units again, holds the
- * order's row. So a payment that is not found under that lock was never told. */
+ * order's row. So a payment that is not found under that lock was never told.
+ *
+ * why_not_all: an order that can be paid has hardly ever been told a payment, since that would have
+ * paid it. So its payments are looked up only if the INSERT then finds one after all: the order was
+ * overdue, and the server's clock has stepped back. */
 #include "sql/orders/payments.h"
 
 #include <string.h>
@@ -34,6 +38,7 @@ struct paying {
     struct ledger *ledger;
     struct order_set set;
     struct ledger_payment *const *payments;  /* at the records' places */
+    bool looks_all;                          /* for payments of orders that can be paid, too */
     struct locked locked[LEDGER_ORDERS_MAX]; /* at the first entry of each id */
 };
 
@@ -99,13 +104,21 @@ static void set_known(const struct paying *paying, char **row)
     }
 }
 
-/* Appends the names of the payments, with their orders, in parentheses. False: there are none. */
+static bool is_payable(const struct locked *order)
+{
+    return order->status == LEDGER_RESERVED && order->standing == LEDGER_IN_ROUND;
+}
+
+/* Appends the names of the payments to look up, with their orders, in parentheses. False: there are
+ * none. */
 static bool text_names(const struct paying *paying, struct sql_text *sql)
 {
     size_t count = 0;
-    for (size_t i = 0; i < paying->set.count; i++) {
+    for (size_t i = 0, first = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
-        if (is_named(payment))
+        first = order_set_repeats(&paying->set, i) ? first : i;
+        const struct locked *order = &paying->locked[first];
+        if (is_named(payment) && (paying->looks_all || (order->mine && !is_payable(order))))
             sql_printf(sql, count++ == 0 ? "((%ju,%s)" : ",(%ju,%s)",
                        paying->set.entries[i].order_id, payment->ref);
     }
@@ -203,8 +216,7 @@ static void decide(struct paying *paying)
         if (is_named(payment) && payment->state == LEDGER_PAYMENT_NONE &&
             !decided_before(paying, first, i))
             decide_named(order, payment);
-        else if (!is_named(payment) && order->status == LEDGER_RESERVED &&
-                 order->standing == LEDGER_IN_ROUND)
+        else if (!is_named(payment) && is_payable(order))
             pay_order(order, payment);
     }
 }
@@ -297,14 +309,19 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
                               struct ledger_payment *const *payments, size_t count)
 {
     struct paying paying;
-    struct db_run run = {0};
+    enum db_result result = DB_DUPLICATE;
     paying.ledger = ledger;
     paying.payments = payments;
     order_set_init(&paying.set, records, count);
     paying.set.asks_payable = true;
-    while (db_run(ledger->db, &run))
-        run.result = pay(&paying);
-    return run.result == DB_NO ? LEDGER_DAMAGED : ledger_from_db(run.result);
+    for (int tries = 0; tries < 2 && result == DB_DUPLICATE; tries++) {
+        struct db_run run = {0};
+        paying.looks_all = tries > 0;
+        while (db_run(ledger->db, &run))
+            run.result = pay(&paying);
+        result = run.result;
+    }
+    return result == DB_NO ? LEDGER_DAMAGED : ledger_from_db(result);
 }
 
 /* ---- refunds of what is due ---- */
@@ -315,6 +332,7 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
     struct paying paying;
     paying.ledger = ledger;
     paying.payments = payments;
+    paying.looks_all = true;
     order_set_init(&paying.set, records, count);
     if (find_payments(&paying, ledger_read) != DB_OK)
         return LEDGER_FAILED;
@@ -342,6 +360,7 @@ enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *co
     struct db_run run = {0};
     paying.ledger = ledger;
     paying.payments = payments;
+    paying.looks_all = true;
     order_set_init(&paying.set, records, count);
     while (db_run(ledger->db, &run))
         run.result = refund(&paying);

@@ -243,15 +243,25 @@ static void list_segments(struct stock *stock, struct returns_work *work)
     }
 }
 
+/* Returns the first order in the part with the id of the j-th. They are sorted by id. */
+static size_t first_of(const struct part *part, size_t j)
+{
+    while (j > 0 && part->orders[j - 1].order_id == part->orders[j].order_id)
+        j--;
+    return j;
+}
+
+/* Lists each order once, as the first of its changes wants it. */
 static void list_orders(struct returns_work *work)
 {
     struct ledger_return *returned = &work->returned;
-    size_t kept = 0;
     assert(returned->order_count == 0 && work->part_count <= LEDGER_RETURNS_MAX);
     returned->orders = work->orders;
     for (size_t i = 0; i < work->part_count; i++)
         for (size_t j = 0; j < work->parts[i].count; j++) {
             const struct return_order *order = &work->parts[i].orders[j];
+            if (first_of(&work->parts[i], j) != j)
+                continue;
             work->orders[returned->order_count++] = (struct ledger_return_order){
                 .order_id = order->order_id,
                 .keep = order->keep,
@@ -259,10 +269,6 @@ static void list_orders(struct returns_work *work)
                 .round_over = order->round < work->parts[i].snapshot.round};
         }
     qsort(work->orders, returned->order_count, sizeof work->orders[0], ledger_return_order_compare);
-    for (size_t i = 0; i < returned->order_count; i++)
-        if (kept == 0 || work->orders[kept - 1].order_id != work->orders[i].order_id)
-            work->orders[kept++] = work->orders[i];
-    returned->order_count = kept;
 }
 
 static enum stock_state_result result_of(enum ledger_result result,
@@ -290,9 +296,11 @@ static void read_results(struct returns_work *work, enum ledger_result result,
                 bsearch(&key, work->orders, work->returned.order_count, sizeof key,
                         ledger_return_order_compare);
             assert(ended); /* list_orders listed it */
-            bool repeat = j > 0 && part->orders[j - 1].order_id == order->order_id;
+            const struct return_order *first = &part->orders[first_of(part, j)];
             order->result = result_of(result, ended);
-            order->moved = order->result == STOCK_STATE_OK && !repeat;
+            order->moved = order->result == STOCK_STATE_OK && first == order;
+            if (order->keep != first->keep || order->unreturned != first->unreturned)
+                order->result = STOCK_STATE_BUSY; /* the next try finds what the first has left */
             part->moved |= order->moved;
             part->unmet |= result == LEDGER_OK && ended->unmet && !ended->damaged;
             returns->moved += order->moved;
