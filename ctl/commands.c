@@ -72,9 +72,9 @@ const struct command *commands_find(const char *name)
 bool commands_check(const struct command *command, const struct options *options)
 {
     size_t count = options->argument_count - 1;
-    uint32_t others = options_given(options) & ~(command->options | OPTIONS_OF_ALL);
+    uint64_t others = options_given(options) & ~(command->options | OPTIONS_OF_ALL);
     if (others != 0) {
-        say("%s takes no --%s", command->name, option_rows[__builtin_ctz(others)].name);
+        say("%s takes no --%s", command->name, option_rows[__builtin_ctzll(others)].name);
         return false;
     }
     if (count >= command->min && count <= command->max)
@@ -84,12 +84,12 @@ bool commands_check(const struct command *command, const struct options *options
     return false;
 }
 
-static void print_options(uint32_t options, FILE *out)
+static void print_options(uint64_t options, FILE *out)
 {
     for (int i = 0; i < OPTION_COUNT; i++) {
         const char *name = option_rows[i].name;
         const char *value = option_rows[i].value;
-        if (!(options & (UINT32_C(1) << i)))
+        if (!(options & (UINT64_C(1) << i)))
             continue;
         int fill = 22 - (int)(strlen(name) + (value ? strlen(value) + 1 : 0));
         fprintf(out, "  --%s%s%s%*s%s\n", name, value ? " " : "", value ? value : "", fill, "",

@@ -21,7 +21,7 @@ struct command {
     const char *name;
     const char *arguments; /* as the help shows them; "" without any */
     size_t min, max;       /* number of arguments */
-    uint32_t options;      /* besides OPTIONS_OF_ALL */
+    uint64_t options;      /* besides OPTIONS_OF_ALL */
     enum command_pods pods;
     const char *help; /* one sentence */
     int (*run)(struct context *context);

@@ -15,7 +15,7 @@
 const struct option_row option_rows[OPTION_COUNT] = {CTL_OPTIONS(CTL_OPTION_ROW)};
 #undef CTL_OPTION_ROW
 
-static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
+static_assert(OPTION_COUNT <= 64, "a set of options has 64 bits");
 
 /* The value that getopt returns for the first option; the others follow. No character has it. */
 enum { FIRST_OPTION = 256 };
@@ -59,12 +59,12 @@ bool options_read(struct options *options_out, int argc, char **argv)
     return true;
 }
 
-uint32_t options_given(const struct options *options)
+uint64_t options_given(const struct options *options)
 {
-    uint32_t given = 0;
+    uint64_t given = 0;
     for (int i = 0; i < OPTION_COUNT; i++)
         if (options->values[i])
-            given |= UINT32_C(1) << i;
+            given |= UINT64_C(1) << i;
     return given;
 }
 

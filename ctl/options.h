@@ -45,7 +45,7 @@ enum ctl_option { CTL_OPTIONS(CTL_OPTION_ID) OPTION_COUNT };
 #undef CTL_OPTION_ID
 
 /* A set of options: OPTION(JSON) | OPTION(YES). */
-#define OPTION(id) (UINT32_C(1) << OPTION_##id)
+#define OPTION(id) (UINT64_C(1) << OPTION_##id)
 #define OPTIONS_OF_ALL                                                                             \
     (OPTION(CONFIG) | OPTION(HELP) | OPTION(JSON) | OPTION(POD) | OPTION(TIMEOUT))
 
@@ -62,7 +62,7 @@ struct options {
 bool options_read(struct options *options_out, int argc, char **argv);
 
 /* The set of options that were given. */
-uint32_t options_given(const struct options *options);
+uint64_t options_given(const struct options *options);
 
 /* The table above. */
 extern const struct option_row {
