@@ -9,7 +9,8 @@
 #include "ctl_completion.h"
 
 #define SETTINGS                                                                                   \
-    (OPTION(STARTS) | OPTION(ENDS) | OPTION(LIMIT) | OPTION(PAY_WITHIN) | OPTION(PAUSED))
+    (OPTION(STARTS) | OPTION(ENDS) | OPTION(LIMIT) | OPTION(PAY_WITHIN) | OPTION(PAUSED) |         \
+     OPTION(LATE_PAYMENT) | OPTION(HOLD_MAX) | OPTION(GRACE))
 #define UNITS (OPTION(TOTAL) | OPTION(SEGMENTS) | OPTION(KEY))
 
 static int completion_run(struct context *context);
@@ -33,9 +34,15 @@ static const struct command commands[] = {
     {"window", "SKU", 1, 1, OPTION(STARTS) | OPTION(ENDS) | OPTION(YES), PODS_OF_SKU,
      "sets when a sale begins and ends", settings_window},
     {"limit", "SKU UNITS", 2, 2, 0, PODS_OF_SKU, "sets what one user may have; none takes it away",
-     settings_limit},
+     settings_one},
     {"pay-within", "SKU SECONDS", 2, 2, 0, PODS_OF_SKU, "sets the time to pay; none takes it away",
-     settings_pay_within},
+     settings_one},
+    {"late-payment", "SKU retake|refund", 2, 2, 0, PODS_OF_SKU, "sets what money that is late does",
+     settings_one},
+    {"hold-max", "SKU SECONDS", 2, 2, 0, PODS_OF_SKU,
+     "sets how long orders may be held; none lets none be extended", settings_one},
+    {"grace", "SKU SECONDS", 2, 2, 0, PODS_OF_SKU,
+     "sets how long late money is in time; none takes it away", settings_one},
     {"retire", "SKU", 1, 1, OPTION(YES), PODS_OF_SKU, "ends a sale; its orders stay", round_retire},
     {"order", "ORDER_ID", 1, 1, 0, PODS_OF_ORDER, "shows one order", orders_one},
     {"user", "USER_ID", 1, 1, OPTION(SKU), PODS_ITSELF, "lists the orders of one user",
@@ -103,7 +110,7 @@ static void print_all(FILE *out)
           "Shows and steers the sales of seckilld over its HTTP interface.\n\n",
           out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-10s %-18s %s\n", commands[i].name, commands[i].arguments,
+        fprintf(out, "  %-12s %-18s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].help);
     fputs("\nOptions of every command; \"seckillctl help COMMAND\" has its own:\n", out);
     print_options(OPTIONS_OF_ALL, out);

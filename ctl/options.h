@@ -20,9 +20,12 @@
     X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
     X(ENDS, "ends", "TIME", "when the sale ends; TIME or none")                                    \
     X(FOR, "for", "SECONDS", "how long: the level holds, or the daemon serves on")                 \
+    X(GRACE, "grace", "SECONDS", "keep unpaid units so long after the time to pay, or none")       \
+    X(HOLD_MAX, "hold-max", "SECONDS", "how long orders may be held by extensions, or none")       \
     X(IF_ROUND, "if-round", "ROUND", "only if this is the present round")                          \
     X(INTERVAL, "interval", "SECONDS", "time between two frames (1)")                              \
     X(KEY, "key", "KEY", "the Idempotency-Key of an earlier try, to repeat it")                    \
+    X(LATE_PAYMENT, "late-payment", "POLICY", "what late money does: retake units, or refund")     \
     X(LIMIT, "limit", "UNITS", "units that one user may have; a number or none")                   \
     X(OUTPUT, "output", "FILE", "write to this file")                                              \
     X(PAUSED, "paused", NULL, "take no orders until resume")                                       \

@@ -23,8 +23,7 @@ int round_retire(struct context *context);
 int settings_pause(struct context *context);
 int settings_resume(struct context *context);
 int settings_window(struct context *context);
-int settings_limit(struct context *context);
-int settings_pay_within(struct context *context);
+int settings_one(struct context *context); /* the one that the command is named after */
 
 /* Commands that compare. */
 int audit_run(struct context *context);

@@ -96,6 +96,9 @@ void sale_print(json_t *sales)
         {"left", "available", CELL_NUMBER},
         {"limit", "per_user_limit", CELL_NUMBER},
         {"pay within", "pay_within_s", CELL_SECONDS},
+        {"grace", "grace_s", CELL_SECONDS},
+        {"hold max", "hold_max_s", CELL_SECONDS},
+        {"late payment", "late_payment", CELL_TEXT},
         {"starts at", "starts_at", CELL_TEXT},
         {"ends at", "ends_at", CELL_TEXT},
     };

@@ -1,4 +1,5 @@
-/* Changes a running sale's settings: seckillctl pause, resume, window, limit, pay-within. */
+/* Changes a running sale's settings: seckillctl pause, resume, window, limit,
+ * pay-within, late-payment, hold-max, grace. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@ enum {
     PATH_SIZE = 160,
     TIME_SIZE = 64,
     UNITS_MAX = 10000000,
-    PAY_WITHIN_S_MAX = 2592000,
+    SECONDS_MAX = 2592000,
+    GRACE_S_MAX = 86400,
     SPAN_MAX = 1000000000, /* of +N in its unit */
 };
 
@@ -59,40 +61,69 @@ json_t *settings_time(const char *text, int64_t now_ms)
     return length > 0 ? json_string(written) : NULL;
 }
 
-static json_t *read_number(const char *text, int64_t max)
+/* The settings that are an option and a command of the same name. */
+static const struct sale_setting {
+    enum ctl_option option;
+    const char *member;
+    int64_t min, max; /* max is 0 for a word */
+    const char *wants;
+} sale_settings[] = {
+    {OPTION_LIMIT, "per_user_limit", 1, UNITS_MAX, "none or a whole number from 1 to 10000000"},
+    {OPTION_PAY_WITHIN, "pay_within_s", 1, SECONDS_MAX,
+     "none or a whole number of seconds from 1 to 2592000"},
+    {OPTION_LATE_PAYMENT, "late_payment", 0, 0, "retake or refund"},
+    {OPTION_HOLD_MAX, "hold_max_s", 1, SECONDS_MAX,
+     "none or a whole number of seconds from 1 to 2592000"},
+    {OPTION_GRACE, "grace_s", 0, GRACE_S_MAX, "none or a whole number of seconds from 0 to 86400"},
+};
+enum { SETTINGS_COUNT = sizeof sale_settings / sizeof sale_settings[0] };
+
+static json_t *read_setting(const struct sale_setting *setting, const char *text)
 {
     int64_t number = 0;
+    if (setting->max == 0)
+        return strcmp(text, "retake") == 0 || strcmp(text, "refund") == 0 ? json_string(text)
+                                                                          : NULL;
     if (strcmp(text, "none") == 0)
         return json_null();
-    return number_parse(text, 1, max, &number) ? json_integer(number) : NULL;
+    return number_parse(text, setting->min, setting->max, &number) ? json_integer(number) : NULL;
 }
 
-static bool add(json_t *body, const char *name, json_t *value, const char *what, const char *wants)
+static bool add(json_t *body, const char *member, json_t *value, enum ctl_option option,
+                const char *wants)
 {
     if (!value) {
-        say("%s must be %s", what, wants);
+        say("%s must be %s", option_rows[option].name, wants);
         return false;
     }
-    return json_object_set_new(body, name, value) == 0;
+    return json_object_set_new(body, member, value) == 0;
 }
 
-#define WANTS_TIME                                                                                 \
-    "none, now, a span from now like +30m, or a time in UTC like 2026-11-20T21:30:00Z"
+static bool add_time(json_t *body, const char *member, const struct options *options,
+                     enum ctl_option option, int64_t now_ms)
+{
+    const char *text = options->values[option];
+    return !text || add(body, member, settings_time(text, now_ms), option,
+                        "none, now, a span from now like +30m, or a time in UTC like "
+                        "2026-11-20T21:30:00Z");
+}
+
+static bool add_setting(json_t *body, const struct sale_setting *setting, const char *text)
+{
+    return !text ||
+           add(body, setting->member, read_setting(setting, text), setting->option, setting->wants);
+}
 
 bool settings_add(const struct options *options, json_t *body)
 {
-    const char *starts = options->values[OPTION_STARTS], *ends = options->values[OPTION_ENDS];
-    const char *limit = options->values[OPTION_LIMIT], *pay = options->values[OPTION_PAY_WITHIN];
     int64_t now_ms = clock_wall_ms();
+    bool good = add_time(body, "starts_at", options, OPTION_STARTS, now_ms) &&
+                add_time(body, "ends_at", options, OPTION_ENDS, now_ms);
     if (options->values[OPTION_PAUSED])
         json_object_set_new(body, "paused", json_true());
-    return (!starts ||
-            add(body, "starts_at", settings_time(starts, now_ms), "--starts", WANTS_TIME)) &&
-           (!ends || add(body, "ends_at", settings_time(ends, now_ms), "--ends", WANTS_TIME)) &&
-           (!limit || add(body, "per_user_limit", read_number(limit, UNITS_MAX), "--limit",
-                          "none or a whole number from 1 to 10000000")) &&
-           (!pay || add(body, "pay_within_s", read_number(pay, PAY_WITHIN_S_MAX), "--pay-within",
-                        "none or a whole number of seconds from 1 to 2592000"));
+    for (size_t i = 0; i < SETTINGS_COUNT && good; i++)
+        good = add_setting(body, &sale_settings[i], options->values[sale_settings[i].option]);
+    return good;
 }
 
 /* ---- changes ---- */
@@ -178,25 +209,16 @@ int settings_window(struct context *context)
     return status;
 }
 
-static int change_number(struct context *context, const char *name, int64_t max, const char *wants)
+int settings_one(struct context *context)
 {
     const char *sku = sale_argument(context, 1);
+    const struct sale_setting *setting = sale_settings;
     json_t *body = json_object();
     int status = EX_USAGE;
-    if (sku && add(body, name, read_number(argument(context, 2), max), argument(context, 0), wants))
+    while (strcmp(option_rows[setting->option].name, argument(context, 0)) != 0)
+        setting++;
+    if (sku && add_setting(body, setting, argument(context, 2)))
         status = change(context, sku, body);
     json_decref(body);
     return status;
-}
-
-int settings_limit(struct context *context)
-{
-    return change_number(context, "per_user_limit", UNITS_MAX,
-                         "none or a whole number from 1 to 10000000");
-}
-
-int settings_pay_within(struct context *context)
-{
-    return change_number(context, "pay_within_s", PAY_WITHIN_S_MAX,
-                         "none or a whole number of seconds from 1 to 2592000");
 }

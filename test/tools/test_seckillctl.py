@@ -145,7 +145,8 @@ def test_sale_from_create_to_retire(aimed, daemon):
     assert daemon.order(user_id="u2").status == 201
     assert aimed.rows("sales")[0] == {
         "sku": "demo", "round": "1", "state": "open", "total": "1000", "sold": "4", "left": "996",
-        "limit": "200", "pay within": "600 s", "starts at": "-", "ends at": "-"}
+        "limit": "200", "pay within": "600 s", "grace": "-", "hold max": "-",
+        "late payment": "retake", "starts at": "-", "ends at": "-"}
     assert aimed.json("sales")["sales"][0]["sold"] == 4
     assert aimed.json("stock demo")["available"] == 996
     assert "left of each segment: ██" in aimed("stock demo").stdout
@@ -172,6 +173,24 @@ def test_sale_from_create_to_retire(aimed, daemon):
     assert aimed.json("reset demo --yes --end-round")["round"] == 2
     assert aimed("retire demo --yes").stdout == "demo is retired\n"
     assert aimed("sales").stdout.count("\n") == 1
+
+
+def test_settings_of_late_money(aimed):
+    new = aimed.json("create demo --total 9 --late-payment refund --hold-max 7200 --grace 30")
+    assert (new["late_payment"], new["hold_max_s"], new["grace_s"]) == ("refund", 7200, 30)
+    row = aimed.rows("sales")[0]
+    assert (row["late payment"], row["hold max"], row["grace"]) == ("refund", "7200 s", "30 s")
+    assert aimed.json("late-payment demo retake")["late_payment"] == "retake"
+    assert aimed.json("hold-max demo 60")["hold_max_s"] == 60
+    assert aimed.json("grace demo 86400")["grace_s"] == 86400
+    assert not aimed.json("grace demo 0").get("grace_s")
+    assert "hold_max_s" not in aimed.json("hold-max demo none")
+    assert "grace_s" not in aimed.json("grace demo none")
+    again = aimed.json("reset demo --yes --grace 5 --late-payment refund")
+    assert (again["late_payment"], again["grace_s"]) == ("refund", 5)
+    for line in ["grace demo 86401", "hold-max demo 0", "late-payment demo none",
+                 "create other --total 1 --late-payment keep", "reset demo --yes --grace -1"]:
+        assert " must be " in aimed(line, USAGE).stderr
 
 
 def test_what_is_not_there(aimed, daemon):
@@ -864,6 +883,8 @@ def test_completion_knows_every_command_and_option(ctl, tmp_path):
         assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
     assert complete(script, "token", "r") == ["rotate"]
     assert complete(script, "export", "--status", "p") == ["paid"]
+    assert complete(script, "reset", "--late-payment", "") == ["retake", "refund"]
+    assert complete(script, "late-payment", "demo", "ref") == ["refund"]
     assert complete(script, "export", "--output", "") == []  # files: the shell's own
     assert complete(script, "--json", "stock", "--j") == ["--json"]
 
@@ -886,6 +907,7 @@ def test_completion_of_zsh_knows_every_command_and_option(ctl, tmp_path):
         options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
         assert {line.split("[")[0] for line in describe(name, "") if line[0] == "-"} == set(options)
     assert "1:what:(rotate prune)" in describe("token", "")
+    assert "2:what:(retake refund)" in describe("late-payment", "")
     assert "--output[write to this file]:file:_files" in describe("export", "")
     assert "--json[print JSON for scripts]" in describe("stock", "")
 
