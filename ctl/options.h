@@ -31,6 +31,7 @@
     X(PAUSED, "paused", NULL, "take no orders until resume")                                       \
     X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
     X(RECONCILE, "reconcile", NULL, "then correct Redis, too")                                     \
+    X(REFUNDS_ELSEWHERE, "refunds-elsewhere", NULL, "although payments are to be paid back")       \
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \

@@ -24,6 +24,7 @@ enum {
     PATH_SIZE = 160,
     OPTIONS_SIZE = 256,
     USE_SIZE = 256,
+    REFUNDS_COUNTED_MAX = 1000,
 };
 
 /* ---- keys ---- */
@@ -239,14 +240,33 @@ int round_restock(struct context *context)
     return status;
 }
 
+/* Says more about a refusal. */
+static void say_in_use(const char *sku, const struct reply *reply)
+{
+    long long due = answer_integer(reply->json, "refunds_due");
+    if (strcmp(reply->code, "sale_in_use") == 0)
+        say("%lld orders are reserved: pay, cancel or expire them first",
+            (long long)answer_integer(reply->json, "reserved"));
+    if (strcmp(reply->code, "refunds_due") == 0) {
+        say("%s%lld payments of its orders are to be paid back: seckillctl payments %s --state "
+            "refund_due lists them, and seckillctl refund notes each that has been paid back",
+            due < REFUNDS_COUNTED_MAX ? "" : "at least ", due, sku);
+        say("--refunds-elsewhere retires the sale all the same; they stay listed as due");
+    }
+}
+
 /* A repeat finds no sale when an earlier try has retired it. */
 static int delete_sale(struct context *context, const char *sku)
 {
     char path[PATH_SIZE];
     struct reply reply;
+    json_t *body = has_option(context, OPTION_REFUNDS_ELSEWHERE)
+                       ? json_pack("{s:b}", "refunds_elsewhere", 1)
+                       : NULL;
     snprintf(path, sizeof path, "/admin/sale/%s", sku);
-    struct call call = {.class = CLASS_ADMIN, .method = "DELETE", .path = path};
+    struct call call = {.class = CLASS_ADMIN, .method = "DELETE", .path = path, .body = body};
     http_call(context->http, &call, &reply);
+    json_decref(body);
     int status = EX_OK;
     if (!reply.repeated || strcmp(reply.code, "unknown_sku") != 0)
         status = answer_check(context, &reply, NULL);
@@ -254,9 +274,7 @@ static int delete_sale(struct context *context, const char *sku)
         answer_print(context, reply.json);
     else if (status == EX_OK)
         printf("%s is retired\n", sku);
-    if (strcmp(reply.code, "sale_in_use") == 0)
-        say("%lld orders are reserved: pay, cancel or expire them first",
-            (long long)answer_integer(reply.json, "reserved"));
+    say_in_use(sku, &reply);
     reply_free(&reply);
     return status;
 }
