@@ -48,6 +48,8 @@ static const struct command commands[] = {
     {"order", "ORDER_ID", 1, 1, 0, PODS_OF_ORDER, "shows one order", orders_one},
     {"user", "USER_ID", 1, 1, OPTION(SKU), PODS_ITSELF, "lists the orders of one user",
      orders_of_user},
+    {"payments", "[SKU]", 0, 1, OPTION(STATE) | OPTION(ORDER), PODS_ITSELF,
+     "lists what was paid, and what is to be paid back", payments_run},
     {"export", "", 0, 0, OPTION(SKU) | OPTION(STATUS) | OPTION(AFTER) | OPTION(OUTPUT), PODS_ITSELF,
      "writes all orders as CSV, or as lines of JSON", export_run},
     {"reconcile", "SKU", 1, 1, 0, PODS_OF_SKU, "compares Redis with the ledger, and corrects it",

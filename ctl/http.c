@@ -265,12 +265,12 @@ void http_call(struct http *http, const struct call *call, struct reply *reply_o
     }
 }
 
-const char *http_encode_user(const char *user_id, char out[ENCODED_USER_SIZE])
+const char *http_encode(const char *text, char out[ENCODED_SIZE])
 {
     char *to = out;
-    assert(strlen(user_id) < USER_ID_SIZE);
+    assert(strlen(text) < PLAIN_SIZE);
     *to = '\0';
-    for (const char *from = user_id; *from; from++)
+    for (const char *from = text; *from; from++)
         to += identifier_alphabet[(unsigned char)*from]
                   ? sprintf(to, "%c", *from)
                   : sprintf(to, "%%%02X", (unsigned char)*from);

@@ -53,10 +53,11 @@ void http_close(struct http *http);
 void http_call(struct http *http, const struct call *call, struct reply *reply_out);
 void reply_free(struct reply *reply);
 
-enum { ENCODED_USER_SIZE = 3 * USER_ID_SIZE };
+/* The longest text to encode, with its NUL: a cursor has an order id and a ref. */
+enum { PLAIN_SIZE = 192, ENCODED_SIZE = 3 * PLAIN_SIZE };
 
-/* Encodes a user id for a path or a query: everything but letters, digits and a few signs becomes
- * %XX. Returns `out`. */
-const char *http_encode_user(const char *user_id, char out[ENCODED_USER_SIZE]);
+/* Encodes a text for a path or a query: everything but letters, digits and a few signs becomes %XX.
+ * Returns `out`. */
+const char *http_encode(const char *text, char out[ENCODED_SIZE]);
 
 #endif

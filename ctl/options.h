@@ -27,6 +27,7 @@
     X(KEY, "key", "KEY", "the Idempotency-Key of an earlier try, to repeat it")                    \
     X(LATE_PAYMENT, "late-payment", "POLICY", "what late money does: retake units, or refund")     \
     X(LIMIT, "limit", "UNITS", "units that one user may have; a number or none")                   \
+    X(ORDER, "order", "ORDER_ID", "only payments of this order")                                   \
     X(OUTPUT, "output", "FILE", "write to this file")                                              \
     X(PAUSED, "paused", NULL, "take no orders until resume")                                       \
     X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
@@ -37,6 +38,7 @@
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
+    X(STATE, "state", "STATE", "only payments that are taken, refund_due or refunded")             \
     X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \
     X(UNDO, "undo", NULL, "let a daemon that is draining serve on")                                \

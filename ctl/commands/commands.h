@@ -13,6 +13,7 @@ int sales_run(struct context *context);
 int sales_stock(struct context *context);
 int orders_one(struct context *context);
 int orders_of_user(struct context *context);
+int payments_run(struct context *context);
 int export_run(struct context *context);
 
 /* Commands that change a sale. */

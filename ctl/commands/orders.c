@@ -11,7 +11,7 @@
 #include "ctl/commands/sale.h"
 #include "ctl/output/table.h"
 
-enum { PATH_SIZE = 256 + ENCODED_USER_SIZE };
+enum { PATH_SIZE = 256 + ENCODED_SIZE };
 
 /* ---- printing ---- */
 
@@ -92,46 +92,18 @@ int orders_one(struct context *context)
 
 /* ---- the orders of a user ---- */
 
-static int take_orders(void *argument, json_t *page)
-{
-    json_array_extend(argument, json_object_get(page, "orders"));
-    return EX_OK;
-}
-
-/* Reads all orders of the user in the present pod. */
-static int read_orders(struct context *context, const char *user, json_t *orders)
-{
-    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
-    const char *sku = context->options.values[OPTION_SKU];
-    struct pages pages = {
-        .class = CLASS_SHOP, .path = path, .take = take_orders, .argument = orders};
-    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s", http_encode_user(user, encoded),
-             sku ? "&sku=" : "", sku ? sku : "");
-    return answer_pages(context, &pages);
-}
-
 int orders_of_user(struct context *context)
 {
+    char path[PATH_SIZE], encoded[ENCODED_SIZE];
     const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
+    struct pages pages = {.class = CLASS_SHOP, .path = path};
     if (!user_id_valid(user, strlen(user))) {
         say("a user id has " USER_ID_FORM);
         return EX_USAGE;
     }
     if (sku && !sale_identifier(sku, "--sku"))
         return EX_USAGE;
-    json_t *orders = json_array();
-    int worst = EX_OK;
-    for (size_t pod = context->pods_begin; pod < context->pods_end; pod++) {
-        config_use_pod(&context->config, pod);
-        int status = read_orders(context, user, orders);
-        worst = status > worst ? status : worst;
-    }
-    json_t *all = json_pack("{s:o}", "orders", orders);
-    bool json = has_option(context, OPTION_JSON), found = json_array_size(orders) > 0;
-    if (json && (worst == EX_OK || found))
-        answer_print_all(all);
-    else if (worst == EX_OK || found)
-        print_rows(orders);
-    json_decref(all);
-    return worst;
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s", http_encode(user, encoded),
+             sku ? "&sku=" : "", sku ? sku : "");
+    return answer_list(context, &pages, "orders", print_rows);
 }

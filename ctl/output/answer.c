@@ -100,14 +100,14 @@ int answer_get(struct context *context, const char *path, struct reply *reply_ou
 /* Passes a page to `take`, and sets pages->after to the beginning of the next one. */
 static int read_page(struct context *context, struct pages *pages)
 {
-    char path[PATH_SIZE], after[ENCODED_USER_SIZE];
+    char path[PATH_SIZE], after[ENCODED_SIZE];
     struct reply reply;
     int64_t timeout_s = 0;
     options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s);
     int64_t until_ns = clock_now_ns() + timeout_s * CLOCK_NS_PER_S;
     const char *parameter = strchr(pages->path, '?') ? "&after=" : "?after=";
     snprintf(path, sizeof path, "%s%s%s", pages->path, pages->after[0] ? parameter : "",
-             http_encode_user(pages->after, after));
+             http_encode(pages->after, after));
     struct call call = {.class = pages->class, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
     while (pages->patient && reply.outcome == OUTCOME_FAILED && clock_now_ns() < until_ns) {
@@ -136,6 +136,40 @@ int answer_pages(struct context *context, struct pages *pages)
         status = read_page(context, pages);
     while (status == EX_OK && pages->after[0] != '\0');
     return status;
+}
+
+struct rows {
+    const char *name;
+    json_t *all; /* an array */
+};
+
+static int take_rows(void *argument, json_t *page)
+{
+    const struct rows *rows = argument;
+    return json_array_extend(rows->all, json_object_get(page, rows->name)) ? EX_PROTOCOL : EX_OK;
+}
+
+int answer_list(struct context *context, struct pages *pages, const char *name,
+                void (*print)(const json_t *rows))
+{
+    struct rows rows = {.name = name, .all = json_array()};
+    int worst = EX_OK;
+    pages->take = take_rows;
+    pages->argument = &rows;
+    for (size_t pod = context->pods_begin; pod < context->pods_end; pod++) {
+        config_use_pod(&context->config, pod);
+        pages->after[0] = '\0';
+        int status = answer_pages(context, pages);
+        worst = status > worst ? status : worst;
+    }
+    bool some = worst == EX_OK || json_array_size(rows.all) > 0;
+    json_t *list = json_pack("{s:o}", name, rows.all);
+    if (some && has_option(context, OPTION_JSON))
+        answer_print_all(list);
+    else if (some)
+        print(rows.all);
+    json_decref(list);
+    return worst;
 }
 
 void answer_print_all(const json_t *value)

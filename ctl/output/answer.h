@@ -32,11 +32,16 @@ struct pages {
      * with a message. */
     int (*take)(void *argument, json_t *page);
     void *argument;
-    char after[USER_ID_SIZE]; /* the present page's beginning; empty: the first page */
+    char after[PLAIN_SIZE]; /* the present page's beginning; empty: the first page */
 };
 
 /* Gets all pages. EX_OK, or the exit status after a message. */
 int answer_pages(struct context *context, struct pages *pages);
+
+/* Gets the pages of each pod that the command may ask, and prints the rows of all: their array is
+ * the member `name` of a page. The worst exit status; what has come is shown in any case. */
+int answer_list(struct context *context, struct pages *pages, const char *name,
+                void (*print)(const json_t *rows));
 
 /* Prints the value as one line of JSON on standard output. With several pods, an object gets the
  * number of the present one. */

@@ -362,6 +362,34 @@ def test_listing_that_is_none_is_no_export(ctl, tmp_path, page):
     assert not (tmp_path / "orders.csv").exists()
 
 
+PAYMENT = {"order_id": "7", "payment_ref": "pi/1", "sku": "s", "round": 1, "user_id": "u",
+           "order_status": "expired", "state": "refund_due", "outcome": "too_late",
+           "told_at": "2026-11-20T21:30:00.123Z"}
+
+
+def test_payments_come_page_by_page(ctl):
+    asked = []
+
+    def answer(head):
+        asked.append(head.split()[1])
+        return json.dumps({"payments": [PAYMENT], **({} if "after" in head else {
+            "next": "9223372036854775807 " + "/" * 128})}).encode()
+    with impostor(ctl, answer):
+        assert ctl.json("payments") == {"payments": [PAYMENT] * 2}
+        assert ctl.rows("payments s --state refund_due --order 7")[1] == {
+            "order": "7", "payment": "pi/1", "state": "refund_due", "outcome": "too_late",
+            "sku": "s", "round": "1", "user": "u", "order is": "expired",
+            "told at": PAYMENT["told_at"], "refunded at": "-"}
+    after = "&after=9223372036854775807%20" + "%2F" * 128
+    first = ["/admin/payments?limit=1000",
+             "/admin/payments?limit=1000&sku=s&state=refund_due&order_id=7"]
+    assert asked == [path + end for path in first for end in ("", after)]
+    with impostor(ctl, lambda head: b"{}"):
+        assert "not of the form" in ctl("payments", PROTOCOL).stderr
+    for line in ["payments a/b", "payments --order x", "payments --state a&b", "payments a b"]:
+        ctl(line, USAGE)
+
+
 def test_terminal_obeys_no_text_of_the_service(ctl):
     evil = "\x1b[2J\x9b2J\x7f"
     segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1, "state": evil}
@@ -883,6 +911,7 @@ def test_completion_knows_every_command_and_option(ctl, tmp_path):
         assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
     assert complete(script, "token", "r") == ["rotate"]
     assert complete(script, "export", "--status", "p") == ["paid"]
+    assert complete(script, "payments", "--state", "r") == ["refund_due", "refunded"]
     assert complete(script, "reset", "--late-payment", "") == ["retake", "refund"]
     assert complete(script, "late-payment", "demo", "ref") == ["refund"]
     assert complete(script, "export", "--output", "") == []  # files: the shell's own
