@@ -24,6 +24,7 @@
     X(HOLD_MAX, "hold-max", "SECONDS", "how long orders may be held by extensions, or none")       \
     X(IF_ROUND, "if-round", "ROUND", "only if this is the present round")                          \
     X(INTERVAL, "interval", "SECONDS", "time between two frames (1)")                              \
+    X(KEEP, "keep", "UNITS", "so many units of the order stay paid")                               \
     X(KEY, "key", "KEY", "the Idempotency-Key of an earlier try, to repeat it")                    \
     X(LATE_PAYMENT, "late-payment", "POLICY", "what late money does: retake units, or refund")     \
     X(LIMIT, "limit", "UNITS", "units that one user may have; a number or none")                   \
@@ -33,6 +34,7 @@
     X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
     X(RECONCILE, "reconcile", NULL, "then correct Redis, too")                                     \
     X(REFUNDS_ELSEWHERE, "refunds-elsewhere", NULL, "although payments are to be paid back")       \
+    X(RESTOCK, "restock", NULL, "let its units be bought again")                                   \
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \

@@ -26,6 +26,10 @@ int settings_resume(struct context *context);
 int settings_window(struct context *context);
 int settings_one(struct context *context); /* the one that the command is named after */
 
+/* Commands that change an order. */
+int orders_refund(struct context *context);
+int orders_extend(struct context *context);
+
 /* Commands that compare. */
 int audit_run(struct context *context);
 int reconcile_run(struct context *context);

@@ -1,17 +1,19 @@
-/* Shows one order, or the orders of one user: seckillctl order, user. */
+/* Shows one order, or the orders of one user, and makes two calls of the shop: seckillctl order,
+ * user, refund, extend. */
 #include "ctl/commands/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/identifier.h"
 #include "ctl/output/answer.h"
 #include "ctl/http.h"
 #include "ctl/commands/sale.h"
 #include "ctl/output/table.h"
 
-enum { PATH_SIZE = 256 + ENCODED_SIZE };
+enum { PATH_SIZE = 256 + ENCODED_SIZE, KEEP_MAX = 1000 };
 
 /* ---- printing ---- */
 
@@ -23,6 +25,7 @@ static void print_rows(const json_t *orders)
         {"round", "round", CELL_NUMBER},
         {"user", "user_id", CELL_TEXT},
         {"qty", "qty", CELL_NUMBER},
+        {"ordered", "ordered_qty", CELL_NUMBER},
         {"segment", "segment", CELL_NUMBER},
         {"status", "status", CELL_TEXT},
         {"created at", "created_at", CELL_TEXT},
@@ -42,6 +45,15 @@ static void print_order(const struct context *context, json_t *order)
 }
 
 /* ---- one order ---- */
+
+/* Reads the first argument. */
+static bool read_id(const struct context *context, int64_t *id_out)
+{
+    if (number_parse(argument(context, 1), 1, INT64_MAX, id_out))
+        return true;
+    say("an order id is a whole number");
+    return false;
+}
 
 /* Shows the order from the operators' listing. */
 static int find_listed(struct context *context, int64_t id)
@@ -71,10 +83,8 @@ int orders_one(struct context *context)
     char path[PATH_SIZE];
     struct reply reply;
     int64_t id = 0;
-    if (!number_parse(argument(context, 1), 1, INT64_MAX, &id)) {
-        say("an order id is a whole number");
+    if (!read_id(context, &id))
         return EX_USAGE;
-    }
     snprintf(path, sizeof path, "/order/%" PRId64, id);
     struct call call = {.class = CLASS_BUYER, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
@@ -86,6 +96,69 @@ int orders_one(struct context *context)
     int status = listed ? find_listed(context, id) : answer_check(context, &reply, NULL);
     if (status == EX_OK && !listed)
         print_order(context, reply.json);
+    reply_free(&reply);
+    return status;
+}
+
+/* ---- what shops call ---- */
+
+/* Sends POST /order/{id}/{what}, whose repeat changes nothing more, and shows the order. The caller
+ * frees the reply. */
+static int change(struct context *context, int64_t id, const char *what, const json_t *body,
+                  struct reply *reply_out)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "/order/%" PRId64 "/%s", id, what);
+    struct call call = {.class = CLASS_SHOP, .method = "POST", .path = path, .body = body};
+    http_call(context->http, &call, reply_out);
+    int status = answer_check(context, reply_out, NULL);
+    if (status == EX_OK)
+        print_order(context, reply_out->json);
+    return status;
+}
+
+int orders_refund(struct context *context)
+{
+    struct reply reply;
+    const char *ref = argument(context, 2);
+    bool restock = has_option(context, OPTION_RESTOCK);
+    int64_t id = 0, keep = 0;
+    if (!read_id(context, &id) ||
+        !options_number(&context->options, OPTION_KEEP, 1, KEEP_MAX, 0, &keep))
+        return EX_USAGE;
+    int status = say_and_ask(has_option(context, OPTION_YES),
+                             "notes that %s of order %" PRId64 " is paid back%s: an order that it "
+                             "pays keeps %" PRId64 " of its units, and the others %s",
+                             ref, id, keep > 0 ? " in part" : "", keep,
+                             restock ? "can be bought again" : "stay sold");
+    if (status != EX_OK)
+        return status;
+    json_t *body = json_pack("{s:s, s:b, s:o*}", "payment_ref", ref, "restock", restock, "keep",
+                             keep > 0 ? json_integer(keep) : NULL);
+    status = change(context, id, "refund", body, &reply);
+    if (status == EX_OK && !has_option(context, OPTION_JSON))
+        printf("%s is %s\n", ref, answer_text(reply.json, "payment_state"));
+    json_decref(body);
+    reply_free(&reply);
+    return status;
+}
+
+int orders_extend(struct context *context)
+{
+    struct reply reply;
+    int64_t id = 0;
+    if (!read_id(context, &id))
+        return EX_USAGE;
+    json_t *time = settings_time(argument(context, 2), clock_wall_ms());
+    if (!json_is_string(time)) {
+        say("TIME must be a span from now like +30m, or a time in UTC like 2026-11-20T21:30:00Z");
+        return EX_USAGE;
+    }
+    json_t *body = json_pack("{s:o}", "expires_at", time);
+    int status = change(context, id, "extend", body, &reply);
+    if (strcmp(reply.code, "hold_limit_reached") == 0)
+        say("it can be held until %s", answer_text(reply.json, "latest"));
+    json_decref(body);
     reply_free(&reply);
     return status;
 }

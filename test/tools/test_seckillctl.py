@@ -390,6 +390,30 @@ def test_payments_come_page_by_page(ctl):
         ctl(line, USAGE)
 
 
+def test_refund_and_extension_are_calls_of_the_shop(ctl):
+    ctl.env["SECKILLCTL_SHOP_TOKEN"] = "shop-secret"
+    asked = []
+
+    def answer(head):
+        asked.append(head)
+        if "extend" in head:
+            return 409, json.dumps({"code": "hold_limit_reached", "detail": "no",
+                                    "latest": "2026-11-20T22:00:00.000Z"}).encode()
+        return json.dumps({**ORDER, "payment_ref": "pi", "payment_state": "refunded"}).encode()
+    with impostor(ctl, answer):
+        told = ctl("refund 7 pi", USAGE).stderr
+        assert "keeps 0 of its units, and the others stay sold" in told and not asked
+        done = ctl("refund 7 pi --keep 2 --restock --yes")
+        assert "in part" in done.stderr and "keeps 2" in done.stderr and "again" in done.stderr
+        assert done.stdout.endswith("\npi is refunded\n")
+        assert ctl.json("refund 7 pi --yes")["payment_state"] == "refunded"
+        assert "until 2026-11-20T22:00:00.000Z" in ctl("extend 7 +30m", REFUSED).stderr
+    assert [head.split()[1] for head in asked] == ["/order/7/refund"] * 2 + ["/order/7/extend"]
+    assert all("Authorization: Bearer shop-secret" in head for head in asked)
+    for line in ["refund x pi", "refund 7 pi --keep 0", "extend 7 none", "extend 7 soon"]:
+        ctl(line, USAGE)
+
+
 def test_terminal_obeys_no_text_of_the_service(ctl):
     evil = "\x1b[2J\x9b2J\x7f"
     segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1, "state": evil}
