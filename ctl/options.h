@@ -41,7 +41,7 @@
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATE, "state", "STATE", "only payments that are taken, refund_due or refunded")             \
-    X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
+    X(STATUS, "status", "STATUS", "only reserved, paid, cancelled, expired or refunded orders")    \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \
     X(UNDO, "undo", NULL, "let a daemon that is draining serve on")                                \
     X(WAIT, "wait", "SECONDS", "look again for so long while the sale moves (10)")                 \

@@ -151,13 +151,20 @@ static json_t *pack_sale(const struct audit_sale *sale, const struct context *co
     }
     json_t *pod = context->config.pod_count > 1 ? json_integer((json_int_t)sale->pod) : NULL;
     json_t *left = has_option(context, OPTION_JSON) ? NULL : json_integer(in_redis);
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*, s:o*}", "sku",
-        sale->sku, "round", (json_int_t)sale->round, "total", total, "sold", sold, "available",
-        total - sold, "orders", (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
-        (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved, "paid",
-        (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled, "expired",
-        (json_int_t)sale->expired, "segments", segments, "pod", pod, "in_redis", left);
+    json_t *states =
+        json_pack("{s:I, s:I, s:I, s:I, s:I}", "reserved", (json_int_t)sale->reserved, "paid",
+                  (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled, "expired",
+                  (json_int_t)sale->expired, "refunded", (json_int_t)sale->refunded);
+    json_t *payments =
+        json_pack("{s:I, s:I, s:I}", "taken", (json_int_t)sale->taken, "refund_due",
+                  (json_int_t)sale->refund_due, "refunded", (json_int_t)sale->paid_back);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:o*, s:o*}",
+                     "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
+                     sold, "available", total - sold, "orders",
+                     (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
+                     (json_int_t)sale->units, "unreturned", (json_int_t)sale->unreturned, "states",
+                     states, "payments", payments, "unmatched", (json_int_t)sale->unmatched,
+                     "segments", segments, "pod", pod, "in_redis", left);
 }
 
 static void print_lines(const json_t *lines, const char *before)
@@ -171,6 +178,19 @@ static void print_lines(const json_t *lines, const char *before)
         say_clean(text); /* parts of the text come from the service */
         printf("%s: %s\n", before, text);
     }
+}
+
+static void print_payments(const struct audit *audit)
+{
+    uint64_t taken = 0, refund_due = 0, paid_back = 0;
+    for (size_t i = 0; i < audit->sale_count; i++) {
+        taken += audit->sales[i].taken;
+        refund_due += audit->sales[i].refund_due;
+        paid_back += audit->sales[i].paid_back;
+    }
+    if (taken + refund_due + paid_back > 0)
+        printf("payments: %" PRIu64 " taken, %" PRIu64 " refund_due, %" PRIu64 " refunded\n", taken,
+               refund_due, paid_back);
 }
 
 static void print_report(const struct audit *audit, const json_t *sales, const char *verdict)
@@ -188,9 +208,12 @@ static void print_report(const struct audit *audit, const json_t *sales, const c
         {"paid", "states.paid", CELL_NUMBER},
         {"cancelled", "states.cancelled", CELL_NUMBER},
         {"expired", "states.expired", CELL_NUMBER},
+        {"refunded", "states.refunded", CELL_NUMBER},
+        {"unreturned", "unreturned", CELL_NUMBER},
     };
     size_t hidden = audit->context->config.pod_count > 1 ? 0 : 1; /* the column of the pod */
     table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
+    print_payments(audit);
     if (json_object_size(audit->acked) > 0)
         printf("orders that clients saw accepted: %zu\n", json_object_size(audit->acked));
     print_lines(audit->awaiting, "awaits recovery");

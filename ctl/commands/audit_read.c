@@ -159,15 +159,22 @@ static int read_sales(struct audit *audit, int (*read)(struct audit *, struct au
 void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
 {
     const json_t *states = json_object_get(sums, "states");
+    const json_t *payments = json_object_get(sums, "payments"); /* an older daemon has none */
     sale->round_changed = sale->round_changed || answer_integer(sums, "round") != sale->round;
     sale->reserved += count_of(states, "reserved");
     sale->paid += count_of(states, "paid");
     sale->cancelled += count_of(states, "cancelled");
     sale->expired += count_of(states, "expired");
+    sale->refunded += count_of(states, "refunded");
+    sale->taken += count_of(payments, "taken");
+    sale->refund_due += count_of(payments, "refund_due");
+    sale->paid_back += count_of(payments, "refunded");
     sale->units += count_of(sums, "units");
+    sale->unreturned += count_of(sums, "unreturned");
     sale->hash_sum += long_count_of(sums, "weighed");
     sale->unkeyed += count_of(sums, "unkeyed");
     sale->without_expiry += count_of(sums, "unlisted");
+    sale->unmatched += count_of(sums, "unmatched");
 }
 
 static int take_orders(void *argument, json_t *page)
@@ -307,6 +314,9 @@ static void compare_faults(const struct audit_sale *sale, json_t *differences)
     if (sale->without_expiry > 0)
         tell(sale, differences, "%" PRIu64 " reserved orders that would never expire",
              sale->without_expiry);
+    if (sale->unmatched > 0)
+        tell(sale, differences, "%" PRIu64 " orders whose payments contradict their status",
+             sale->unmatched);
 }
 
 void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting)

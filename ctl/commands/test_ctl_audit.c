@@ -153,10 +153,11 @@ static void test_users(void **state)
 
 static void test_faults_of_orders(void **state)
 {
-    static const char *const names[] = {"unkeyed", "unlisted"};
-    static const char *const texts[] = {"key does not lead", "would never expire"};
+    static const char *const names[] = {"unkeyed", "unlisted", "unmatched"};
+    static const char *const texts[] = {"key does not lead", "would never expire",
+                                        "whose payments contradict"};
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct audit_sale sale;
         size_t awaiting;
         begin(&sale, "ok");
@@ -168,6 +169,29 @@ static void test_faults_of_orders(void **state)
         assert_non_null(strstr(told(&sale, &awaiting), "demo: 4 "));
         json_decref(sale.head);
     }
+}
+
+static void test_payments_are_added_up(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    (void)state;
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 1); /* as an older daemon, without payments */
+    for (int i = 0; i < 2; i++) {
+        json_t *sums = json_pack("{s:i, s:{s:i}, s:i, s:i, s:{s:i, s:i, s:i}}", "round", 2,
+                                 "states", "refunded", 4, "units", i == 0 ? 3 : 0, "unreturned", 3,
+                                 "payments", "taken", 5, "refund_due", 6, "refunded", 7);
+        audit_sale_add_orders(&sale, sums);
+        json_decref(sums);
+    }
+    assert_string_equal(told(&sale, &awaiting), "");
+    assert_int_equal(sale.refunded, 8);
+    assert_int_equal(sale.unreturned, 6);
+    assert_int_equal(sale.taken, 10);
+    assert_int_equal(sale.refund_due, 12);
+    assert_int_equal(sale.paid_back, 14);
+    json_decref(sale.head);
 }
 
 static void test_movement(void **state)
@@ -251,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_redis),
         cmocka_unit_test(test_users),
         cmocka_unit_test(test_faults_of_orders),
+        cmocka_unit_test(test_payments_are_added_up),
         cmocka_unit_test(test_movement),
         cmocka_unit_test(test_page_of_another_form),
         cmocka_unit_test(test_acked),

@@ -592,7 +592,8 @@ def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
     assert report["acked"] == 13 and [sale["sku"] for sale in report["sales"]] == ["demo", "other"]
     demo = report["sales"][0]
     assert demo["sold"] == demo["ordered"] == sum(range(1, 13))
-    assert demo["states"] == {"reserved": 11, "paid": 1, "cancelled": 1, "expired": 0}
+    assert demo["states"] == {"reserved": 11, "paid": 1, "cancelled": 1, "expired": 0,
+                              "refunded": 0}
     assert sum(segment["sold"] for segment in demo["segments"]) == demo["sold"]
     assert aimed("audit demo").stdout.endswith("verdict: consistent\n")
     row = aimed.rows("audit demo")[0]
@@ -934,7 +935,7 @@ def test_completion_knows_every_command_and_option(ctl, tmp_path):
         options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
         assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
     assert complete(script, "token", "r") == ["rotate"]
-    assert complete(script, "export", "--status", "p") == ["paid"]
+    assert complete(script, "export", "--status", "r") == ["reserved", "refunded"]
     assert complete(script, "payments", "--state", "r") == ["refund_due", "refunded"]
     assert complete(script, "reset", "--late-payment", "") == ["retake", "refund"]
     assert complete(script, "late-payment", "demo", "ref") == ["refund"]
