@@ -32,6 +32,7 @@
     X(OUTPUT, "output", "FILE", "write to this file")                                              \
     X(PAUSED, "paused", NULL, "take no orders until resume")                                       \
     X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
+    X(PAYMENTS, "payments", "FILE", "the provider's payments: CSV of payment_ref,order_id")        \
     X(RECONCILE, "reconcile", NULL, "then correct Redis, too")                                     \
     X(REFUNDS_ELSEWHERE, "refunds-elsewhere", NULL, "although payments are to be paid back")       \
     X(RESTOCK, "restock", NULL, "let its units be bought again")                                   \

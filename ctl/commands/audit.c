@@ -1,6 +1,6 @@
 /* Compares orders, units sold, Redis, and units counted for users: seckillctl audit and reconcile.
  *
- *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
+ *   each sale, with the units of its users ─► sums of all orders ─► ids and payments, with a file
  *     ─► each sale again ─► compare ─► repeat all while the sales moved in between
  *
  * why_again: pages of sums are not a snapshot. Report a difference only if two readings show it and
@@ -214,6 +214,8 @@ static void print_report(const struct audit *audit, const json_t *sales, const c
     size_t hidden = audit->context->config.pod_count > 1 ? 0 : 1; /* the column of the pod */
     table_print(columns + hidden, sizeof columns / sizeof columns[0] - hidden, sales, stdout);
     print_payments(audit);
+    if (has_option(audit->context, OPTION_PAYMENTS))
+        printf("payments that agree with the file: %zu\n", audit->payments.agreed);
     if (json_object_size(audit->acked) > 0)
         printf("orders that clients saw accepted: %zu\n", json_object_size(audit->acked));
     print_lines(audit->awaiting, "awaits recovery");
@@ -231,11 +233,15 @@ static int report(const struct audit *audit)
     json_t *sales = json_array();
     for (size_t i = 0; i < audit->sale_count; i++)
         json_array_append_new(sales, pack_sale(&audit->sales[i], audit->context));
-    json_t *all = json_pack("{s:o, s:I, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales, "acked",
-                            (json_int_t)json_object_size(audit->acked), "repeated",
-                            (json_int_t)json_object_size(audit->repeated), "differences",
-                            audit->differences, "awaiting", audit->awaiting, "recovered",
-                            audit->recovered, "steady", !audit->moved, "consistent", consistent);
+    json_t *agreed = has_option(audit->context, OPTION_PAYMENTS)
+                         ? json_integer((json_int_t)audit->payments.agreed)
+                         : NULL;
+    json_t *all =
+        json_pack("{s:o, s:o*, s:I, s:I, s:O, s:O, s:O, s:b, s:b}", "sales", sales,
+                  "payments_agreed", agreed, "acked", (json_int_t)json_object_size(audit->acked),
+                  "repeated", (json_int_t)json_object_size(audit->repeated), "differences",
+                  audit->differences, "awaiting", audit->awaiting, "recovered", audit->recovered,
+                  "steady", !audit->moved, "consistent", consistent);
     if (has_option(audit->context, OPTION_JSON))
         answer_print_all(all);
     else
@@ -312,7 +318,10 @@ static int run(struct audit *audit, int64_t wait_s)
 {
     json_t *all = json_array();
     const char *path = audit->context->options.values[OPTION_ACKED];
+    const char *payments = audit->context->options.values[OPTION_PAYMENTS];
     int status = path && !audit_read_acked(audit, path) ? EX_NOINPUT : EX_OK;
+    if (payments && !payment_file_read(&audit->payments, audit->context, payments))
+        status = EX_NOINPUT;
     status = status == EX_OK ? choose_sales(audit, all) : status;
     status = status == EX_OK ? read_until_steady(audit, wait_s) : status;
     if (status == EX_OK && has_option(audit->context, OPTION_RECONCILE))
@@ -339,6 +348,7 @@ int audit_run(struct context *context)
                           .recovered = json_array()};
     int status = run(&audit, wait_s);
     free(audit.sales);
+    payment_file_free(&audit.payments);
     json_decref(audit.acked);
     json_decref(audit.repeated);
     json_decref(audit.missing);

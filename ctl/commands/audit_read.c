@@ -223,16 +223,46 @@ static int read_ids(struct audit *audit)
     return json_object_size(audit->acked) == 0 ? EX_OK : listing_walk(audit->context, &listing);
 }
 
+/* Each line of the file may be for an order of any sale; of the sales that are named, or else of
+ * all, each payment must be in the file. */
+static int take_payments(void *argument, json_t *page)
+{
+    struct audit *audit = argument;
+    size_t i;
+    const json_t *payment, *payments = json_object_get(page, "payments");
+    bool all = audit->context->options.argument_count == 1, good = json_is_array(payments);
+    json_array_foreach(payments, i, payment)
+    {
+        bool due = all || audit_find(audit, answer_text(payment, "sku"));
+        good = good && payment_file_compare(&audit->payments, payment, due);
+    }
+    return good ? EX_OK : EX_PROTOCOL;
+}
+
+static int read_payments(struct audit *audit)
+{
+    struct pages pages = {.class = CLASS_ADMIN,
+                          .path = "/admin/payments?limit=1000",
+                          .patient = true,
+                          .take = take_payments,
+                          .argument = audit};
+    bool wanted = has_option(audit->context, OPTION_PAYMENTS);
+    return wanted ? answer_pages(audit->context, &pages) : EX_OK;
+}
+
 int audit_read(struct audit *audit)
 {
     struct context *context = audit->context;
     int status = read_sales(audit, read_sale);
     json_object_update(audit->missing, audit->acked);
+    payment_file_begin(&audit->payments);
     for (size_t pod = context->pods_begin; pod < context->pods_end && status == EX_OK; pod++) {
         config_use_pod(&context->config, pod);
         status = has_sales(audit) ? read_orders(audit) : EX_OK;
         status = status == EX_OK ? read_ids(audit) : status;
+        status = status == EX_OK ? read_payments(audit) : status;
     }
+    payment_file_end(&audit->payments);
     audit->moved = false;
     return status == EX_OK ? read_sales(audit, read_sale_again) : status;
 }
@@ -357,6 +387,8 @@ void audit_compare(struct audit *audit)
             json_sprintf("%zu orders were accepted more than once, as clients saw it, such as %s",
                          json_object_size(audit->repeated),
                          json_object_iter_key(json_object_iter(audit->repeated))));
+    json_array_extend(audit->differences, audit->payments.faults);
+    json_array_extend(audit->differences, audit->payments.differences);
     if (has_option(audit->context, OPTION_SETTLED))
         json_array_extend(audit->differences, audit->awaiting);
 }

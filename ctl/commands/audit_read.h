@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ctl/commands/payment_file.h"
 #include "ctl/context.h"
 
 struct audit_sale {
@@ -46,7 +47,8 @@ struct audit {
     json_t *acked;    /* an object whose names are the ids of orders that clients saw accepted */
     json_t *repeated; /* ids of `acked` that the file has more than once */
     json_t *missing;  /* ids of `acked` that no listing has shown yet */
-    bool moved;       /* a sale has sold or taken back units while it was read */
+    struct payment_file payments; /* of --payments; without it empty, and nothing is compared */
+    bool moved;                   /* a sale has sold or taken back units while it was read */
     json_t *differences;
     json_t *awaiting;  /* segments that the service would recover before it sells from them */
     json_t *recovered; /* segments that a reconcile has set again */
@@ -59,11 +61,11 @@ struct audit_sale *audit_find(struct audit *audit, const char *sku);
  * left out. False after a message. */
 bool audit_read_acked(struct audit *audit, const char *path);
 
-/* Reads all sales, their orders, clients' ids if given, and all sales again; `moved` then says
- * whether the sales differ. EX_OK, or the exit status after a message. */
+/* Reads all sales, their orders, clients' ids and payments if given, and all sales again; `moved`
+ * then says whether the sales differ. EX_OK, or the exit status after a message. */
 int audit_read(struct audit *audit);
 
-/* Sets `differences` and `awaiting` for all sales and for the clients' ids. */
+/* Sets `differences` and `awaiting` for all sales, the clients' ids and the payments. */
 void audit_compare(struct audit *audit);
 
 #endif

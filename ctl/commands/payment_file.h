@@ -1,0 +1,43 @@
+/* Compares payments with what the payment provider exports, for audit --payments. */
+#ifndef SECKILL_CTL_COMMANDS_PAYMENT_FILE_H
+#define SECKILL_CTL_COMMANDS_PAYMENT_FILE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ctl/context.h"
+
+struct payment_line {
+    int64_t order;
+    size_t number; /* from 1 on */
+    bool known;    /* the service has told of this ref */
+};
+
+struct payment_file {
+    struct payment_line *lines;
+    size_t count;
+    json_t *places;      /* by its ref, the place of a payment in `lines` */
+    json_t *faults;      /* sentences: lines that are no payment, refs that are there twice */
+    json_t *differences; /* sentences: what the service has told otherwise */
+    size_t agreed;       /* lines that are as the service has told */
+};
+
+/* Reads a CSV file "payment_ref,order_id", with that line at its top or without; "-" is standard
+ * input. With --pod the orders of other pods are left out. False after a message. The caller frees
+ * the file in any case. */
+bool payment_file_read(struct payment_file *file, const struct context *context, const char *path);
+void payment_file_free(struct payment_file *file);
+
+/* Begins to compare, anew. */
+void payment_file_begin(struct payment_file *file);
+
+/* Compares with one payment as the service tells it. `due`: it must be in the file. False if it is
+ * of another form. */
+bool payment_file_compare(struct payment_file *file, const json_t *payment, bool due);
+
+/* Ends a comparison: the service has told all payments. */
+void payment_file_end(struct payment_file *file);
+
+#endif
