@@ -116,6 +116,10 @@ json_t *daemon_pack(const struct daemon_state *state)
         json_object_set_new(
             row, "queue",
             json_integer((json_int_t)metrics_value(state->metrics, "seckill_queue_depth")));
+    if (state->metrics && strstr(state->metrics, "\nseckill_refunds_due "))
+        json_object_set_new(
+            row, "refunds_due",
+            json_integer((json_int_t)metrics_value(state->metrics, "seckill_refunds_due")));
     return row;
 }
 

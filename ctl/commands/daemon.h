@@ -34,7 +34,8 @@ void daemon_ask(struct context *context, const struct address *address,
                 struct daemon_state *state_out);
 void daemon_free(struct daemon_state *state);
 
-/* Returns a new object: the daemon's address, state, servers and, unless it is away, queue. */
+/* Returns a new object: the daemon's address, state, servers and, unless it is away, queue
+ * and payments to be paid back. */
 json_t *daemon_pack(const struct daemon_state *state);
 
 bool daemon_ready(const struct daemon_state *state);

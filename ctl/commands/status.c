@@ -47,6 +47,7 @@ static void print(const json_t *daemons, json_t *sales)
         {"redis", "redis", CELL_TEXT},
         {"ledger", "ledger", CELL_TEXT},
         {"queue", "queue", CELL_NUMBER},
+        {"refunds due", "refunds_due", CELL_NUMBER},
         {"accepted", "orders.accepted", CELL_NUMBER},
         {"sold out", "orders.sold_out", CELL_NUMBER},
         {"unavailable", "orders.unavailable", CELL_NUMBER},

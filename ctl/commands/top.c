@@ -160,6 +160,7 @@ static void print_daemons(const json_t *daemons)
         {"redis", "redis", CELL_TEXT},
         {"ledger", "ledger", CELL_TEXT},
         {"queue", "queue", CELL_NUMBER},
+        {"refunds due", "refunds_due", CELL_NUMBER},
         {"accepted/s", "accepted_per_s", CELL_NUMBER},
         {"sold out/s", "sold_out_per_s", CELL_NUMBER},
         {"refused/s", "refused_per_s", CELL_NUMBER},

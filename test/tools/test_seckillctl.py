@@ -863,6 +863,17 @@ def test_status_tells_which_server_is_away(ctl, private_stack, spawn):
     assert "nothing was done" in ctl("reset demo --yes", UNAVAILABLE).stderr
 
 
+@pytest.mark.parametrize("metrics, due", [("# x\nseckill_refunds_due 3\n", "3"), ("x 1\n", "-")],
+                         ids=["due", "older"])
+def test_status_and_top_show_refunds_due(ctl, metrics, due):
+    def answer(head):
+        if "/metrics" in head:
+            return metrics.encode()
+        return b'{"status": "ready", "redis": "ok", "ledger": "ok"}'
+    with impostor(ctl, answer):
+        assert [ctl.rows(line)[0]["refunds due"] for line in ("status", "top")] == [due] * 2
+
+
 def test_top(aimed, daemon):
     daemon.reset()
     frames = []
