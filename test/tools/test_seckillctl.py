@@ -226,6 +226,41 @@ def test_reset_in_a_script_names_what_it_ends(aimed, daemon):
     assert (stock["round"], stock["total"], len(stock["segments"])) == (2, 50, 5)
 
 
+def test_refunds_are_worked_off_and_the_order_is_held(aimed, daemon):
+    daemon.reset("demo", 10, 2, pay_within_s=600, hold_max_s=3600)
+    order = daemon.order(qty=3).json()["order_id"]
+    for ref in ("pi_1", "pi_2"):
+        daemon.pay(order, ref)
+    assert [(row["payment"], row["state"], row["order is"]) for row in aimed.rows("payments")] == \
+        [("pi_1", "taken", "paid"), ("pi_2", "refund_due", "paid")]
+    due = aimed.json("payments demo --state refund_due")["payments"]
+    assert [(row["order_id"], row["payment_ref"]) for row in due] == [(order, "pi_2")]
+    assert len(aimed.json(f"payments --order {order}")["payments"]) == 2
+    assert aimed.json("payments other") == aimed.json("payments --order 1") == {"payments": []}
+    refused = aimed("retire demo --yes", REFUSED).stderr
+    assert "1 payments" in refused and "payments demo --state refund_due" in refused
+    assert aimed(f"refund {order} pi_2 --yes").stdout.endswith("\npi_2 is refunded\n")
+    assert "unknown_payment" in aimed(f"refund {order} pi_3 --yes", NOINPUT).stderr
+    kept = aimed.json(f"refund {order} pi_1 --keep 1 --restock --yes")
+    assert (kept["status"], kept["qty"], kept["ordered_qty"]) == ("paid", 1, 3)
+    assert aimed.rows(f"order {order}")[0]["ordered"] == "3"
+    assert aimed.json(f"refund {order} pi_1 --yes")["status"] == "refunded"
+    assert ids(aimed("export --status refunded").stdout) == [int(order)]
+    report = aimed.json("audit")["sales"][0]
+    assert report["states"]["refunded"] == report["unreturned"] == report["sold"] == 1
+    assert report["payments"] == {"taken": 0, "refund_due": 0, "refunded": 2}
+    assert "payments: 0 taken, 0 refund_due, 2 refunded\n" in aimed("audit").stdout
+    held = daemon.order(user_id="u2").json()
+    longer = aimed.json(f"extend {held['order_id']} +30m")["expires_at"]
+    assert longer > held["expires_at"]
+    assert "it can be held until 20" in aimed(f"extend {held['order_id']} +2h", REFUSED).stderr
+    daemon.cancel(held["order_id"])
+    assert "invalid_state" in aimed(f"extend {held['order_id']} +30m", REFUSED).stderr
+    daemon.pay(order, "pi_4")
+    assert aimed("retire demo --yes --refunds-elsewhere").stdout == "demo is retired\n"
+    assert aimed.rows("payments --state refund_due")[0]["payment"] == "pi_4"
+
+
 def test_terminal_asks_before_it_ends_anything(aimed, daemon):
     daemon.reset()
     daemon.order()
@@ -609,6 +644,39 @@ def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
     assert (report["acked"], report["repeated"], len(report["differences"])) == (13, 1, 1)
     acked.write_text("x\n")
     aimed("audit demo --acked acked", NOINPUT)
+
+
+def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
+    daemon.reset("demo", 10, 2)
+    daemon.reset("other", 10, 2)
+    one, two, other = (daemon.order(sku, user_id=user).json()["order_id"]
+                       for sku, user in (("demo", "u1"), ("demo", "u2"), ("other", "u1")))
+    for order, ref in ((one, "pi_1"), (one, "pi_1b"), (two, 'pi,"2'), (other, "pi_3")):
+        daemon.pay(order, ref)
+    lines = ["payment_ref,order_id", f"pi_1,{one}", f"pi_1b,{one}", f'"pi,""2",{two}',
+             f"pi_3,{other}"]
+    file = tmp_path / "payments.csv"
+
+    def told(*lines, line="audit"):
+        file.write_text("\r\n".join(lines))
+        return differences(aimed, line + " --payments payments.csv")
+    file.write_text("\n".join(lines))
+    assert "payments that agree with the file: 4\n" in aimed("audit --payments payments.csv").stdout
+    assert aimed.json("audit demo --payments payments.csv")["payments_agreed"] == 4
+    assert told(*lines, "", "pi_9,17", "pi_1,7", "x") == [
+        "line 8: pi_1 is in line 2 already", "line 9: not a payment_ref and an order id",
+        "line 7: the service does not know pi_9 of order 17"]
+    assert told(*lines[2:], f"pi_1,{two}") == [
+        f"line 4: pi_1 is for order {two}, the service has it for order {one}"]
+    assert told(lines[1], lines[3]) == [
+        f"pi_1b of order {one}, which is refund_due, is not in the file",
+        f"pi_3 of order {other}, which is taken, is not in the file"]
+    assert told(lines[1], line="audit other") == [
+        f"pi_3 of order {other}, which is taken, is not in the file"]
+    assert "nowhere: No such file" in aimed("audit --payments nowhere", NOINPUT).stderr
+    daemon.stack.ledger.run(f"UPDATE orders SET status = 'refunded' WHERE order_id = {two}")
+    found = differences(aimed, "audit demo --payments payments.csv")
+    assert "demo: 1 orders whose payments contradict their status" in found
 
 
 def differences(aimed, line="audit demo"):
