@@ -1,6 +1,9 @@
 """Payments with names: in time, late, twice, refunded; extended holds and parts of orders."""
 
+import os
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -10,6 +13,7 @@ from harness.client import assert_problem
 from harness.processes import wait_until
 
 SHORT_S = 1  # time to pay
+CROWD = int(os.environ.get("CROWD", "400"))
 
 
 def state_of(daemon, order_id):
@@ -266,3 +270,49 @@ def test_names_of_every_kind_are_kept_as_they_are(daemon):
     long = "\\" * 128
     refused(daemon.pay(order["order_id"], long), "already_paid", "paid", long)
     assert {row["payment_ref"] for row in payments(daemon)} == {ref, long}
+
+
+def send_all(daemon, requests):
+    """The answers of many requests at once, as (status, body)."""
+    with ThreadPoolExecutor(64) as clients:
+        return list(clients.map(lambda request: daemon.request(*request), requests))
+
+
+@pytest.mark.parametrize("late_payment", ["retake", "refund"])
+def test_crowd_whose_time_ends_pays_late_beside_buyers(pair, late_payment):
+    """CROWD orders expire at one moment while their payments arrive, and buyers take every unit that
+    becomes free: whoever paid has a unit or is due his money, and the sums are right."""
+    one, other = pair
+    one.reset("demo", CROWD, 20, pay_within_s=3600, late_payment=late_payment)
+    orders = [order_id for order_id, _ in sell_out(one)]
+    assert len(orders) == CROWD
+    past = "2020-01-01"
+    one.stack.ledger.run(
+        f"UPDATE orders SET expires_at = '{past}'; DELETE FROM order_expiry;"
+        f" INSERT INTO order_expiry SELECT '{past}', MIN(order_id), MAX(order_id) FROM orders")
+    pays = [("POST", f"/order/{order_id}/pay", {"payment_ref": f"pi-{order_id}"})
+            for order_id in orders]
+    buys = [("POST", "/order", {"sku": "demo", "user_id": f"b{n}", "qty": 1})
+            for n in range(CROWD)]
+    with ThreadPoolExecutor(2) as crowds:
+        bought = crowds.submit(send_all, other, buys)
+        paid = send_all(one, pays)
+        bought = bought.result()
+    told = Counter(response.answer for response in paid)
+    got = Counter(response.answer for response in bought)
+    print(f"{late_payment}: {dict(told)} of {CROWD} payments, {dict(got)} of {CROWD} buyers")
+    assert told.keys() <= {"200", "409 payment_too_late"}, told
+    assert got.keys() <= {"201", "409 sold_out"}, got
+    wait_until(lambda: one.stack.ledger.number(
+        "SELECT COUNT(*) FROM orders WHERE status = 'reserved' AND expires_at < '2021-01-01'") == 0,
+        "an end of all orders")
+    report = one.admin("GET", "/admin/audit?sku=demo").json()["sales"][0]
+    assert report["states"]["paid"] == told["200"] == report["payments"]["taken"]
+    assert report["payments"]["refund_due"] == told["409 payment_too_late"]
+    assert report["states"]["reserved"] == got["201"]
+    assert told["200"] + got["201"] <= CROWD
+    for response in paid:
+        assert response.status == 409 or response.json().get("retaken") is True
+    left = sell_out(one) if told["200"] + got["201"] < CROWD else []
+    assert told["200"] + got["201"] + len(left) == CROWD
+    assert audit(one) == CROWD
