@@ -9,8 +9,8 @@
 --   CALL_TOKEN  for calls that want a bearer's token
 --   LOAD_TOOLS  the folder of this script                                     (loadtest/tools)
 --
--- Calls that change an order use each id once: a repeat would be answered without doing anything. When a
--- thread has used all of its ids it stops, unless it may repeat them, and `ran_out` says so.
+-- Calls that change an order use each id once: a repeat would be answered without doing anything.
+-- When a thread has used all of its ids it stops, unless it may repeat them, and `ran_out` says so.
 -- Answers are not looked at; wrk counts those with a status of 400 or more.
 
 -- The path of each call that changes an order, and its body.

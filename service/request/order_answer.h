@@ -3,7 +3,7 @@
 #define SECKILL_SERVICE_REQUEST_ORDER_ANSWER_H
 
 #include "service/request/request.h"
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 
 /* The members of an order's JSON, from whichever struct; the caller owns the texts. */
 struct order_text {

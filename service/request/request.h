@@ -19,7 +19,7 @@
 
 #include "service/request/answer.h"
 #include "service/request/trace.h"
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 #include "stock/stock.h"
 #include "stock/sales/sales.h"
 

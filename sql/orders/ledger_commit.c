@@ -6,7 +6,7 @@
  * instead, so that the whole transaction goes as one packet up to its COMMIT, was measured and
  * gained nothing: the orders must then come first, and a connection lost anywhere in the packet
  * leaves an unknown commit. */
-#include "sql/orders/payments.h"
+#include "sql/orders/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -133,7 +133,6 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
 /* Only an expired order is paid so: whoever paid it meanwhile leaves one row fewer. */
 static void text_retaken(struct sql_text *sql, const struct commit *commit)
 {
-    const struct ledger_payment taken = {.state = LEDGER_PAYMENT_TAKEN, .outcome = LEDGER_RETAKEN};
     size_t count = 0;
     for (size_t i = 0; i < commit->order_count; i++)
         if (commit->orders[i].payment_ref)
@@ -145,12 +144,13 @@ static void text_retaken(struct sql_text *sql, const struct commit *commit)
     if (count == 0)
         return;
     sql_append(sql, ");", 2);
-    for (size_t i = 0, at = 0; i < commit->order_count; i++) {
-        struct ledger_payment payment = taken;
-        payment.ref = commit->orders[i].payment_ref;
-        if (payment.ref)
-            ledger_payment_text(sql, at++ == 0, commit->orders[i].order_id, &payment);
-    }
+    for (size_t i = 0, at = 0; i < commit->order_count; i++)
+        if (commit->orders[i].payment_ref)
+            sql_printf(sql, "%-s(%ju,%s,'taken','retaken',UTC_TIMESTAMP(3))",
+                       at++ == 0 ? "INSERT INTO payment(order_id,payment_ref,state,outcome,told_at)"
+                                   "VALUES"
+                                 : ",",
+                       commit->orders[i].order_id, commit->orders[i].payment_ref);
     sql_append(sql, ";", 1);
 }
 

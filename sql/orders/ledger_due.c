@@ -1,8 +1,9 @@
 /* Finds orders that were not paid in time.
  *
  * A commit writes one row of order_expiry for all of its orders whose time to pay, grace included,
- * is over at the same moment: that moment and the range of their ids. The reader takes the ranges whose moment has come, then
- * the orders in them, and deletes a range in which no order is reserved any more. */
+ * is over at the same moment: that moment and the range of their ids. The reader takes the ranges
+ * whose moment has come, then the orders in them, and deletes a range in which no order is reserved
+ * any more. */
 #include "sql/orders/orders.h"
 
 #include <stdio.h>

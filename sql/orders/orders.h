@@ -1,4 +1,5 @@
-/* Orders in the ledger: writes, looks up, lists, cancels and expires them. payments.h pays them. */
+/* Orders in the ledger: writes, looks up, lists, cancels and expires them.
+ * sql/payments/ pays them. */
 #ifndef SQL_ORDERS_H
 #define SQL_ORDERS_H
 
@@ -76,8 +77,9 @@ struct ledger_stock_update {
 /* Inserts the orders and updates the segments in one transaction. LEDGER_NO: a guard refused its
  * update, which is marked `refused`; of many updates, all are marked. LEDGER_LIMIT,
  * LEDGER_DUPLICATE (also when an order to pay is not expired any more), LEDGER_LATE (its time was
- * over when all was written): at least one order caused it. Nothing is done then. `updates` are sorted by sku and segment: all transactions lock the rows
- * of segments in that order, which prevents deadlocks.
+ * over when all was written): at least one order caused it. Nothing is done then. `updates` are
+ * sorted by sku and segment: all transactions lock the rows of segments in that order, which
+ * prevents deadlocks.
  *
  * why_last: an order's time is checked after its key is written and before the COMMIT is sent. So
  * whoever looks for the key when that time is over, and does not find it even uncommitted
@@ -270,10 +272,11 @@ struct ledger_return {
 
 /* Changes, in one transaction, the statuses of the orders that may change, takes their units off
  * the given segments of their sales, in any parts, and gives them back to their users' quotas. The
- * payment that a refunded order had taken becomes refunded. Skips an order while another transaction holds its row, and when the segments of its sale and
- * round have sold less than its units. Waits for no row of a segment or an order. LEDGER_NO: a
- * segment refused, and nothing is done. May be repeated, after LEDGER_UNKNOWN as well: no unit is
- * returned twice. With any result but LEDGER_OK no order counts as moved. */
+ * payment that a refunded order had taken becomes refunded. Skips an order while another
+ * transaction holds its row, and when the segments of its sale and round have sold less than its
+ * units. Waits for no row of a segment or an order. LEDGER_NO: a segment refused, and nothing is
+ * done. May be repeated, after LEDGER_UNKNOWN as well: no unit is returned twice. With any result
+ * but LEDGER_OK no order counts as moved. */
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned);
 
 /* ---- for sql/ only ---- */
@@ -294,9 +297,9 @@ bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, cha
 /* The condition, in SQL, under which the row `o` of orders may go to `to`. */
 const char *ledger_status_condition(enum ledger_status to);
 
-/* How a payment finds an order `o`, as the number of enum ledger_standing. In a statement that locks
- * the order, `locking` keeps what is read of the sale unchanged until the transaction ends; a sale
- * that another transaction is changing is LEDGER_UNSEEN then. */
+/* How a payment finds an order `o`, as the number of enum ledger_standing. In a statement that
+ * locks the order, `locking` keeps what is read of the sale unchanged until the transaction ends; a
+ * sale that another transaction is changing is LEDGER_UNSEEN then. */
 enum ledger_standing {
     LEDGER_UNSEEN, /* there is no sale, or it is being changed */
     LEDGER_IN_ROUND /* in the sale's present round, and in time by the ledger's clock */,

@@ -1,6 +1,6 @@
 /* Accepted orders: every transition of a status, and the units that come back. */
 #include "base/fault.h"
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 #include "sql/sales/sales.h"
 #include "sql/server/server.h"
 #include "sql/test_server.h"

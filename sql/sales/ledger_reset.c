@@ -169,7 +169,8 @@ enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, con
     enum ledger_result result = ledger_read_row(
         ledger, &row,
         "SELECT sku,round,total,segments,0,0," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(
-            "ends_at") ",per_user_limit,pay_within_s,paused,0,refund_late,hold_max_s,grace_s,request,"
+            "ends_at") ",per_user_limit,pay_within_s,paused,0,refund_late,hold_max_s,grace_s,"
+                       "request,"
                        "EXISTS(SELECT 1 FROM sale_round e WHERE e.sku=sale_reset.sku AND e.retired "
                        "AND e.round>=sale_reset.round)FROM sale_reset WHERE sku=%s "
                        "AND idempotency_key=%s",

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 #include "stock/stock.h"
 
 enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */
@@ -85,9 +85,9 @@ struct returns {
     bool committed; /* a commit was made, and confirms all that was read before */
 };
 
-/* Ends as many of the orders, 1..LEDGER_RETURNS_MAX, as it can in one transaction; `to` as in struct
- * ledger_return. Sorts them; an id may come more than once. Waits for segments
- * for some hundredths of a second at most, and for no order. */
+/* Ends as many of the orders, 1..LEDGER_RETURNS_MAX, as it can in one transaction; `to` as in
+ * struct ledger_return. Sorts them; an id may come more than once. Waits for segments for some
+ * hundredths of a second at most, and for no order. */
 struct returns returns_end(struct stock *stock, struct return_order *orders, size_t count,
                            enum ledger_status to);
 

@@ -1,5 +1,5 @@
-/* Cancels and refunds orders, or parts of them, for clients, and expires orders whose time to pay is
- * over. */
+/* Cancels and refunds orders, or parts of them, for clients, and expires orders whose time to pay
+ * is over. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

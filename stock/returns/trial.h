@@ -20,7 +20,8 @@ struct trial trial_of(const struct stock *stock, struct stock_status_change *cha
 /* Sets the result of every open change. */
 void trial_set_all(struct trial *trial, enum stock_state_result result);
 
-/* Keeps the undecided changes. True when another try is worthwhile; else their results are final. */
+/* Keeps the undecided changes. True when another try is worthwhile; else their results are final.
+ * */
 bool trial_goes_on(struct stock *stock, struct trial *trial);
 
 /* Lists the records of the undecided changes, for the ledger to fill in. */

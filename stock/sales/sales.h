@@ -117,8 +117,9 @@ enum stock_admin_result stock_restock(struct stock *stock, const char *sku, uint
  * rounds on. Waits up to `wait_ms` for the segments' locks. `sale_out` is the sale as it was.
  * STOCK_ADMIN_IN_USE: orders are reserved; `held_out` tells how many, but all of them only if it is
  * done. STOCK_ADMIN_REFUNDS_DUE: payments of its orders are due back, as many as
- * `held_out` says, and are not made `refunds_elsewhere`. STOCK_ADMIN_COUNTING: half a second did not suffice to count the orders, or an earlier
- * round is still being ended; another call goes on. STOCK_ADMIN_BUSY: orders keep coming. */
+ * `held_out` says, and are not made `refunds_elsewhere`. STOCK_ADMIN_COUNTING: half a second did
+ * not suffice to count the orders, or an earlier round is still being ended; another call goes on.
+ * STOCK_ADMIN_BUSY: orders keep coming. */
 enum stock_admin_result stock_retire(struct stock *stock, const char *sku, bool refunds_elsewhere,
                                      int wait_ms, struct ledger_sale *sale_out,
                                      struct ledger_held *held_out);

@@ -24,7 +24,8 @@ START TRANSACTION WITH CONSISTENT SNAPSHOT;
 SELECT 'sale', sku, round, total, segments FROM sale WHERE sku IN ({skus});
 SELECT 'segment', sku, segment, round, capacity, sold, fence FROM stock_segment
     WHERE sku IN ({skus});
-SELECT 'state', o.sku, o.status, COUNT(*), SUM({held}) FROM orders o JOIN sale s USING (sku, round)
+SELECT 'state', o.sku, o.status, COUNT(*), SUM({held})
+    FROM orders o JOIN sale s USING (sku, round)
     WHERE o.sku IN ({skus}) GROUP BY o.sku, o.status;
 SELECT 'over_limit', sku, COUNT(*) FROM user_quota JOIN sale s USING (sku, round)
     WHERE sku IN ({skus}) AND units > allowed AND s.per_user_limit IS NOT NULL GROUP BY sku;
@@ -45,7 +46,8 @@ SELECT 'unkeyed', o.sku, COUNT(*) FROM orders o
     AND (k.order_id IS NULL OR k.order_id <> o.order_id) GROUP BY o.sku;
 SELECT 'without_expiry', o.sku, COUNT(*) FROM orders o
     LEFT JOIN order_expiry e
-    ON e.expires_at = o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND AND o.order_id BETWEEN e.first_id AND e.last_id
+    ON e.expires_at = o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND
+    AND o.order_id BETWEEN e.first_id AND e.last_id
     WHERE o.sku IN ({skus}) AND o.status = 'reserved' AND o.expires_at IS NOT NULL
     AND e.first_id IS NULL GROUP BY o.sku;
 SELECT 'without_order', {first}, COUNT(*) FROM order_expiry e LEFT JOIN orders o
@@ -86,9 +88,9 @@ FAULTS = {"over_limit": "users who have more than their limit",
           "unkeyed": "orders that neither a key nor their user leads to",
           "without_expiry": "reserved orders that would never expire",
           "without_order": "entries of the expiry index, of any sale, that cover no order",
-         "unmatched": "orders that contradict their payments",
-         "paid_twice": "orders that two payments have paid",
-         "unpaid_refund": "orders that are refunded without a payment"}
+          "unmatched": "orders that contradict their payments",
+          "paid_twice": "orders that two payments have paid",
+          "unpaid_refund": "orders that are refunded without a payment"}
 
 
 # --- The ledger and Redis -----------------------------------------------------------------------

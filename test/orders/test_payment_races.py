@@ -1,10 +1,10 @@
-"""Payments of the same and of second names, expiry, extensions, cancels, parts, refunds, added units
-and resets race for the same orders through two daemons. Daemons and MariaDB are killed, answers are
-lost, and calls repeated: each payment told is in one state that all answers about it agree with,
-nobody passes the limit, and afterwards the sale sells to its last unit.
+"""Payments of the same and of second names, expiry, extensions, cancels, parts, refunds, added
+units and resets race for the same orders through two daemons. Daemons and MariaDB are killed,
+answers are lost, and calls repeated: each payment told is in one state that all answers about it
+agree with, nobody passes the limit, and afterwards the sale sells to its last unit.
 
-`RACES=10000` sets for how many orders there is a race (80); `RACES_SEED=7` seeds the random numbers.
-Times still depend on the machine, so a seed does not repeat a race exactly."""
+`RACES=10000` sets for how many orders there is a race (80); `RACES_SEED=7` seeds the random
+numbers. Times still depend on the machine, so a seed does not repeat a race exactly."""
 
 import http.client
 import os

@@ -280,8 +280,8 @@ def send_all(daemon, requests):
 
 @pytest.mark.parametrize("late_payment", ["retake", "refund"])
 def test_crowd_whose_time_ends_pays_late_beside_buyers(pair, late_payment):
-    """CROWD orders expire at one moment while their payments arrive, and buyers take every unit that
-    becomes free: whoever paid has a unit or is due his money, and the sums are right."""
+    """CROWD orders expire at one moment while their payments arrive, and buyers take every unit
+    that becomes free: whoever paid has a unit or is due his money, and the sums are right."""
     one, other = pair
     one.reset("demo", CROWD, 20, pay_within_s=3600, late_payment=late_payment)
     orders = [order_id for order_id, _ in sell_out(one)]

@@ -17,7 +17,7 @@
  * why_not_all: an order that can be paid has hardly ever been told a payment, since that would have
  * paid it. So its payments are looked up only if the INSERT then finds one after all: the order was
  * overdue, and the server's clock has stepped back. */
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 
 #include <string.h>
 
@@ -241,7 +241,7 @@ static bool text_orders(const struct paying *paying, struct sql_text *sql)
     return lead[0] == ',';
 }
 
-void ledger_payment_text(struct sql_text *sql, bool first, uint64_t order_id,
+static void text_payment(struct sql_text *sql, bool first, uint64_t order_id,
                          const struct ledger_payment *payment)
 {
     sql_printf(sql, "%-s(%ju,%s,%d,%d,UTC_TIMESTAMP(3))",
@@ -255,8 +255,7 @@ static bool text_payments(const struct paying *paying, struct sql_text *sql)
     size_t told = 0, due = 0;
     for (size_t i = 0; i < paying->set.count; i++)
         if (payment_at(paying, i)->told)
-            ledger_payment_text(sql, told++ == 0, paying->set.entries[i].order_id,
-                                payment_at(paying, i));
+            text_payment(sql, told++ == 0, paying->set.entries[i].order_id, payment_at(paying, i));
     if (told > 0)
         sql_append(sql, ";", 1);
     for (size_t i = 0, first = 0; i < paying->set.count; i++) {

@@ -1,5 +1,5 @@
 /* Lists and counts payments. */
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 
 #include <assert.h>
 #include <stdio.h>

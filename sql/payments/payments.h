@@ -58,9 +58,9 @@ struct ledger_payment {
  * but a sale that has late payments refunded, or is in a later round, makes each late payment due.
  * Waits for nobody: an order that another transaction is changing is not decided, try it again; of
  * a payment without a name its record stays `payable`. An id may come more than once; its payments
- * are decided in their order. LEDGER_OK: what the records and payments say is on disk, unless it may
- * still change. LEDGER_DAMAGED: nothing is paid, because the rows of an order to pay are `damaged`;
- * repeat without it. LEDGER_UNKNOWN: repeat it. */
+ * are decided in their order. LEDGER_OK: what the records and payments say is on disk, unless it
+ * may still change. LEDGER_DAMAGED: nothing is paid, because the rows of an order to pay are
+ * `damaged`; repeat without it. LEDGER_UNKNOWN: repeat it. */
 enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
                               struct ledger_payment *const *payments, size_t count);
 
@@ -105,8 +105,8 @@ struct ledger_payment_place {
 };
 
 /* Lists up to `max` payments behind `place`, by order and name, and moves `place` on. Those due are
- * found by an index; of the others one call reads LEDGER_SCAN_MAX rows at most, so it may find fewer
- * than there are. Leaves out damaged ones and notes them in ledger_fault. LEDGER_OK or
+ * found by an index; of the others one call reads LEDGER_SCAN_MAX rows at most, so it may find
+ * fewer than there are. Leaves out damaged ones and notes them in ledger_fault. LEDGER_OK or
  * LEDGER_FAILED. */
 enum ledger_result ledger_payments_list(struct ledger *ledger,
                                         const struct ledger_payment_filter *filter,
@@ -139,11 +139,5 @@ struct ledger_extension {
  * ledger_pay. */
 enum ledger_result ledger_extend(struct ledger *ledger, struct ledger_record *const *records,
                                  struct ledger_extension *const *extensions, size_t count);
-
-/* ---- for sql/ only ---- */
-
-/* Appends a payment's row, the first with the statement before it. */
-void ledger_payment_text(struct sql_text *sql, bool first, uint64_t order_id,
-                         const struct ledger_payment *payment);
 
 #endif
