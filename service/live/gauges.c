@@ -168,6 +168,21 @@ static void print_sales(FILE *page, const struct service *service)
         print_family(page, family, &figures, now_ms);
 }
 
+/* ---- refunds ---- */
+
+static void print_refunds(FILE *page, struct live *live)
+{
+    struct ledger_refunds_due refunds;
+    if (!live_refunds(live, &refunds))
+        return;
+    print_gauge(page, "seckill_refunds_due",
+                "Payments that the shop is to pay back, counted up to 100,000.",
+                (double)refunds.count);
+    print_gauge(page, "seckill_refunds_due_oldest_seconds",
+                "Seconds since the oldest of them was told; 0 without one.",
+                (double)refunds.oldest_s);
+}
+
 /* ---- the process ---- */
 
 /* Uses the names of Prometheus' own libraries. */
@@ -209,5 +224,6 @@ void gauges_print(struct service *service, int64_t now_ns, FILE *page)
     print_connections(page, service);
     print_servers(page, service, now_ns);
     print_sales(page, service);
+    print_refunds(page, service->live);
     print_process(page, service->live);
 }

@@ -31,6 +31,7 @@ enum {
     BEGIN_MS_MAX = 1000, /* longest wait of the first turn for readiness */
     BEGIN_PAUSE_MS = 10,
     PROCESS_TURNS = 2, /* turns between readings of the process */
+    REFUNDS_TURNS = 5, /* turns between counts of refunds: very many take a while */
 };
 
 static const double ns_per_ms = 1e6;
@@ -52,6 +53,8 @@ struct live {
 
     pthread_mutex_t mutex; /* guards the members below */
     struct process_stats process;
+    bool refunds_known;
+    struct ledger_refunds_due refunds; /* as last counted */
     struct prepared *page;
 };
 
@@ -187,6 +190,15 @@ static json_t *error_json(const struct live *live)
     return json_null();
 }
 
+/* NULL, which leaves the member out: not known yet. */
+static json_t *refunds_json(const struct live *live)
+{
+    if (!live->refunds_known)
+        return NULL;
+    return json_pack("{s:I, s:I}", "due", (json_int_t)live->refunds.count, "oldest_s",
+                     (json_int_t)live->refunds.oldest_s);
+}
+
 static char *dump(const json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(10));
@@ -203,8 +215,9 @@ static void publish(struct live *live, json_t *own, int64_t now_ms)
     json_object_set_new(own, "age_ms", json_integer(0));
     json_array_append(daemons, own);
     size_t more = live_group_list(live->group, daemons, clock_now_ns());
-    json_t *all = json_pack("{s:s, s:s, s:o, s:I, s:o}", "at", at, "daemon", live->name, "daemons",
-                            daemons, "daemons_more", (json_int_t)more, "error", error_json(live));
+    json_t *all = json_pack("{s:s, s:s, s:o, s:I, s:o, s:o*}", "at", at, "daemon", live->name,
+                            "daemons", daemons, "daemons_more", (json_int_t)more, "error",
+                            error_json(live), "refunds", refunds_json(live));
     live_sales_add(live->sales, all, now_ms);
     char *text = dump(all);
     json_decref(all);
@@ -259,6 +272,22 @@ static void turn_sales(struct live *live, int64_t now_ns, int64_t now_ms)
         live_sales_read_redis(live->sales, live->redis_answers ? live->redis : NULL);
 }
 
+/* Counts the refunds that are due, unless the ledger has just failed: a turn waits for one time
+ * limit at most. Without an answer the last count stays. */
+static void turn_refunds(struct live *live)
+{
+    struct ledger_refunds_due refunds;
+    if (!live->ledger_answers || (live->refunds_known && live->turns % REFUNDS_TURNS != 0))
+        return;
+    live->ledger_answers = ledger_refunds_count(live->ledger, "", &refunds) == LEDGER_OK;
+    if (!live->ledger_answers)
+        return;
+    pthread_mutex_lock(&live->mutex);
+    live->refunds = refunds;
+    live->refunds_known = true;
+    pthread_mutex_unlock(&live->mutex);
+}
+
 /* Does not log failures: the probes of both servers do. */
 static void turn(struct live *live)
 {
@@ -268,6 +297,7 @@ static void turn(struct live *live)
     json_t *own = own_json(live, now_ns);
     turn_group(live, own, now_ns);
     turn_sales(live, now_ns, now_ms);
+    turn_refunds(live);
     publish(live, own, now_ms);
     json_decref(own);
     progress_tell(&live->progress, live->service, live->sales, now_ns);
@@ -322,6 +352,15 @@ void live_process(struct live *live, struct process_stats *stats_out)
 void live_figures(struct live *live, struct live_figures *figures_out)
 {
     live_sales_figures(live->sales, figures_out);
+}
+
+bool live_refunds(struct live *live, struct ledger_refunds_due *refunds_out)
+{
+    pthread_mutex_lock(&live->mutex);
+    bool known = live->refunds_known;
+    *refunds_out = live->refunds;
+    pthread_mutex_unlock(&live->mutex);
+    return known;
 }
 
 /* ---- start and end ---- */

@@ -3,6 +3,7 @@
 #ifndef SECKILL_SERVICE_LIVE_LIVE_H
 #define SECKILL_SERVICE_LIVE_LIVE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "service/metrics/process_stats.h"
 #include "service/metrics/rates.h"
 #include "service/service.h"
+#include "sql/orders/payments.h"
 
 enum { LIVE_PAUSE_MS = 1000 };
 
@@ -32,6 +34,9 @@ struct prepared *live_page(struct live *live);
 
 void live_process(struct live *live, struct process_stats *stats_out);
 void live_figures(struct live *live, struct live_figures *figures_out);
+
+/* The payments that the shop is to pay back. False before they are first known. */
+bool live_refunds(struct live *live, struct ledger_refunds_due *refunds_out);
 
 /* ---- the metrics ---- */
 

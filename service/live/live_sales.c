@@ -485,24 +485,34 @@ static json_t *segment_json(const struct segment *segment, bool redis_known)
                      redis_known ? json_boolean(segment->dirty) : json_null());
 }
 
+static json_t *settings_json(const struct ledger_settings *settings)
+{
+    return json_pack("{s:b, s:o, s:o, s:i, s:i, s:s, s:i, s:i}", "paused", settings->paused,
+                     "starts_at", time_json(settings->starts_ms), "ends_at",
+                     time_json(settings->ends_ms), "per_user_limit", (int)settings->per_user_limit,
+                     "pay_within_s", (int)settings->pay_within_s, "late_payment",
+                     settings->refund_late ? "refund" : "retake", "hold_max_s",
+                     (int)settings->hold_max_s, "grace_s", (int)settings->grace_s);
+}
+
 static json_t *sale_json_of(const struct live_sales *sales, const struct known_sale *known,
                             int64_t now_ms)
 {
     const struct ledger_sale *sale = &known->sale;
-    const struct ledger_settings *settings = &sale->settings;
     json_t *segments = json_array();
     for (size_t i = 0; i < known->count; i++)
         json_array_append_new(segments,
                               segment_json(&sales->segments[known->first + i], sales->redis_known));
-    return json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:b, s:o, s:o, s:i, s:i, s:f, s:o, s:i}",
-                     "sku", sale->sku, "round", (int)sale->round, "state", state_word(sale, now_ms),
-                     "total", (int)sale->total, "sold", (int)sale->sold, "left",
-                     (int)(sale->total - sale->sold), "paused", settings->paused, "starts_at",
-                     time_json(settings->starts_ms), "ends_at", time_json(settings->ends_ms),
-                     "per_user_limit", (int)settings->per_user_limit, "pay_within_s",
-                     (int)settings->pay_within_s, "sold_per_s",
-                     round(known->rate.sold_per_s * 10) / 10, "segments", segments, "segments_more",
-                     (int)sale->segments - (int)known->count);
+    json_t *json =
+        json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:f, s:o, s:i}", "sku", sale->sku, "round",
+                  (int)sale->round, "state", state_word(sale, now_ms), "total", (int)sale->total,
+                  "sold", (int)sale->sold, "left", (int)(sale->total - sale->sold), "sold_per_s",
+                  round(known->rate.sold_per_s * 10) / 10, "segments", segments, "segments_more",
+                  (int)sale->segments - (int)known->count);
+    json_t *rest = settings_json(&sale->settings);
+    json_object_update(json, rest);
+    json_decref(rest);
+    return json;
 }
 
 void live_sales_add(const struct live_sales *sales, json_t *object, int64_t now_ms)

@@ -110,7 +110,8 @@ def test_figures_are_those_of_the_metrics_and_the_ledger(daemon):
 
 
 def test_sale_shows_its_settings(daemon):
-    daemon.reset("a", total=100, segments=4, per_user_limit=2, pay_within_s=900)
+    daemon.reset("a", total=100, segments=4, per_user_limit=2, pay_within_s=900,
+                 late_payment="refund", hold_max_s=7200, grace_s=30)
     daemon.reset("b", starts_at="2090-01-01T00:00:00Z")
     daemon.reset("c", ends_at="2090-01-01T00:00:00Z", paused=True)
     page = Page(daemon)
@@ -118,6 +119,8 @@ def test_sale_shows_its_settings(daemon):
     one, paused, coming = (sale_of(state, sku) for sku in "acb")
     assert [sale["sku"] for sale in state["sales"]] == ["a", "c", "b"]  # coming ones last
     assert (one["state"], one["per_user_limit"], one["pay_within_s"]) == ("open", 2, 900)
+    assert (one["late_payment"], one["hold_max_s"], one["grace_s"]) == ("refund", 7200, 30)
+    assert (paused["late_payment"], paused["hold_max_s"], paused["grace_s"]) == ("retake", 0, 0)
     assert (paused["state"], paused["paused"]) == ("paused", True)
     assert paused["ends_at"] == "2090-01-01T00:00:00.000Z"
     assert (coming["state"], coming["starts_at"]) == ("scheduled", "2090-01-01T00:00:00.000Z")
@@ -238,14 +241,20 @@ def test_broken_redis_shows(stack, spawn, proxies, how):
 def test_broken_ledger_shows(stack, spawn, proxies):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **STEADY)
+    other = spawn(stack, **STEADY)
     daemon.reset(total=20, segments=2)
     page = Page(daemon)
-    page.until(lambda state: sale_of(state))
+    page.until(lambda state: sale_of(state) and "refunds" in state)
     proxy.refuse()
     state, _ = page.until(lambda state: state["error"] and state["error"]["server"] == "ledger")
     assert sale_of(state)["total"] == 20  # the last that is known
+    assert state["refunds"] == {"due": 0, "oldest_s": 0}
+    order_id = other.order().json()["order_id"]
+    assert other.cancel(order_id).status == 200
+    assert other.pay(order_id, "late").code == "payment_too_late"
     proxy.admit()
-    page.until(lambda state: not state["error"])
+    state, _ = page.until(lambda state: not state["error"] and state["refunds"]["due"] == 1)
+    assert 0 <= state["refunds"]["oldest_s"] < 300
 
 
 def test_names_that_are_no_text_are_shown_as_far_as_they_are(stack, spawn):

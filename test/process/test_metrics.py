@@ -159,6 +159,25 @@ def test_state_of_the_servers(private_stack, spawn):
     assert daemon.get("/metrics").status == 200
 
 
+def test_refunds_due_are_the_same_at_each_daemon(stack, pair):
+    def told():
+        return [(metrics.get("seckill_refunds_due"),
+                 metrics.get("seckill_refunds_due_oldest_seconds"))
+                for metrics in (daemon.metrics() for daemon in pair)]
+    one, other = pair
+    one.reset()
+    wait_until(lambda: told() == [(0, 0)] * 2, "a first count")
+    for number in range(3):
+        order_id = one.order().json()["order_id"]
+        assert one.cancel(order_id).status == 200
+        assert one.pay(order_id, f"pi_{number}").code == "payment_too_late"
+    stack.ledger.run("UPDATE refund_due SET due_at=due_at-INTERVAL 2 HOUR WHERE payment_ref='pi_1'")
+    wait_until(lambda: all(due == 3 and 7200 <= age < 7300 for due, age in told()), "three")
+    for row in one.admin("GET", "/admin/payments?state=refund_due").json()["payments"]:
+        assert other.refund(row["order_id"], row["payment_ref"]).status == 200
+    wait_until(lambda: told() == [(0, 0)] * 2, "all paid back")
+
+
 def test_expiry_takes_turns_in_one_daemon(pair):
     def turns():
         return [daemon.metric("seckill_expiry_turns_total") for daemon in pair]
