@@ -1,9 +1,10 @@
 // What is wrong now, and what has changed since the last look.
-import { clock, plural, rate, serverName, shortName, words } from "./format.js";
+import { about, clock, plural, rate, serverName, shortName, words } from "./format.js";
 
 export const SILENT_MS = 3000;
 const QUEUE_FULL = 0.8;
 const CALM_MS = 3000;
+const REFUND_LATE_S = 3600;
 
 export const isSilent = (daemon) => daemon.age_ms > SILENT_MS;
 
@@ -65,11 +66,18 @@ function ofDaemon(daemon) {
   return found;
 }
 
+function ofRefunds({ due, oldest_s: oldest } = {}) {
+  const waiting = plural(due, "payment is", "payments are");
+  return oldest > REFUND_LATE_S
+    ? [warning("refunds", `${waiting} to be paid back, the oldest for ${about(oldest)}`)] : [];
+}
+
 const SERVERS = { redis: "Redis", ledger: "The ledger" };
 
 // The conditions of this state, the bad ones first. A key names one condition from tick to tick.
 export function conditionsOf(state) {
-  const found = [...ofServers(state.daemons), ...state.daemons.flatMap(ofDaemon)];
+  const found = [...ofServers(state.daemons), ...state.daemons.flatMap(ofDaemon),
+    ...ofRefunds(state.refunds)];
   if (state.error) {
     const server = SERVERS[state.error.server] ?? state.error.server;
     found.push(bad(`error ${state.error.server}`,

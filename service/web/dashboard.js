@@ -11,6 +11,7 @@ import { clock, plural, shortName } from "./format.js";
 import { History } from "./history.js";
 import { Journal } from "./journal.js";
 import { askToken, perform } from "./perform.js";
+import { Refunds } from "./refunds.js";
 import { Sales } from "./sales.js";
 import { themeButton } from "./theme.js";
 
@@ -25,6 +26,7 @@ const now = () => feed.now();
 const sales = new Sales((action, sale) => perform(action, sale.sku, context), now);
 const daemons = new Daemons((name, length) => history.last(name, "accepted", length), now);
 const journal = new Journal(now, showToken);
+const refunds = new Refunds(now, showToken);
 const context = { now, onDone: finish };
 let last = null; // the last state
 let doneTimer;
@@ -39,6 +41,7 @@ function receive(state) {
   figures.update(state);
   sales.update(state);
   daemons.update(state);
+  refunds.update(state.refunds);
   judge();
 }
 
@@ -90,6 +93,7 @@ function finish(text) {
   showToken();
   feed.changeToken();
   journal.refresh();
+  refunds.refresh();
   if (text) {
     setText(find("done"), text);
     show(find("done"), true);

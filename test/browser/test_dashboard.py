@@ -157,6 +157,70 @@ def test_silent_daemon_is_named(chrome, pair):
     page.wait(WELL)
 
 
+def owe(daemon, number):
+    """So many payments to be paid back: [(order id, payment)], sorted."""
+    owed = []
+    for one in range(number):
+        order_id = daemon.order(user_id=f"late{one}").json()["order_id"]
+        assert daemon.cancel(order_id).status == 200
+        assert daemon.pay(order_id, f"pi_{one:02}").code == "payment_too_late"
+        owed.append((order_id, f"pi_{one:02}"))
+    return sorted(owed, key=lambda pair: int(pair[0]))
+
+
+def listed(page):
+    return page.eval("[...document.querySelectorAll('#refunds-rows tr')].map((row) => "
+                     "[...row.cells].slice(0, 2).map((cell) => cell.innerText))")
+
+
+def wait_listed(page, pairs):
+    wait_until(lambda: listed(page) == [list(pair) for pair in pairs], "these refunds",
+               timeout=WAIT_S)
+
+
+def test_refunds_are_counted_and_listed(chrome, daemon):
+    daemon.reset("demo", 100, 4)
+    page = dashboard(chrome, daemon)
+    page.wait(f"{number('#refunds-due')} === 0 && {text_has('#refunds-note', 'There are none')}")
+    owed = owe(daemon, 45)
+    page.wait(f"{number('#refunds-due')} === 45")
+    page.wait(text_has("#refunds-note", "Enter the token"))
+    assert listed(page) == []
+    enter_token(page)
+    wait_listed(page, owed[:20])
+    assert page.text("#refunds-rows tr:first-child").split("\t")[2:5] == [
+        "demo", "too late", "cancelled"]
+    page.click("#refunds-next")
+    wait_listed(page, owed[20:40])
+    page.click("#refunds-next")
+    wait_listed(page, owed[40:])
+    assert page.eval("document.querySelector('#refunds-next').disabled")
+    for order_id, ref in owed[40:]:
+        assert daemon.refund(order_id, ref).status == 200
+    wait_listed(page, owed[:20])  # the last page is no more
+    page.wait(f"{number('#refunds-due')} === 40")
+    page.click("#token")
+    page.wait(text_has("#refunds-note", "Enter the token"))
+    assert listed(page) == []
+    no_errors(page)
+
+
+def test_refund_that_waits_for_an_hour_is_an_alarm(chrome, stack, daemon):
+    daemon.reset("demo", 100, 4)
+    [(order_id, ref)] = owe(daemon, 1)
+    page = dashboard(chrome, daemon)
+    page.wait(f"{number('#refunds-due')} === 1 && {WELL}")
+    stack.ledger.run("UPDATE refund_due SET due_at=due_at-INTERVAL 150 MINUTE")
+    page.wait(text_has("#refunds-oldest", "3 h"))  # to the next hour
+    page.wait(text_has("#alarms", "1 payment is to be paid back, the oldest for 3 h"))
+    assert page.eval("document.querySelector('#alarms').dataset.state") == "warn"
+    assert page.axe() == []
+    assert daemon.refund(order_id, ref).status == 200
+    page.wait(WELL)
+    page.wait(text_has("#refunds-oldest", "–"))
+    page.wait(text_has("#events", "No longer: 1 payment is to be paid back"))
+
+
 # when things break
 
 def test_page_survives_a_restart_of_its_daemon(chrome, stack, spawn):
@@ -378,11 +442,17 @@ def test_screen_readers_are_told_of_changes_alone(chrome, daemon):
 def test_nothing_serious_for_axe(chrome, daemon, size, scheme):
     daemon.reset("demo", 1000, 20, per_user_limit=2)
     daemon.reset("later", 300, 64, starts_at="2099-01-01T00:00:00Z")
+    owed = owe(daemon, 3)
+    order_id = daemon.order(user_id="long").json()["order_id"]
+    assert daemon.cancel(order_id).status == 200
+    assert daemon.pay(order_id, "p" * 128).code == "payment_too_late"
     page = dashboard(chrome, daemon, size, colorScheme=scheme)
     page.wait_for(card("later"))
     assert page.axe() == []
-    assert page.eval("document.documentElement.scrollWidth") <= size[0]
     enter_token(page)
+    wait_listed(page, [*owed, (order_id, "p" * 128)])
+    assert page.axe() == []
+    assert page.eval("document.documentElement.scrollWidth") <= size[0]
     begin(page, "reset")
     page.wait_for("dialog input[name=units]")
     assert page.axe() == []
