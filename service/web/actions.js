@@ -9,6 +9,7 @@ import { about, clock, count, plural } from "./format.js";
 const UNITS_MAX = 10_000_000;
 const SEGMENTS_MAX = 1024;
 const PAY_WITHIN_MAX = 2_592_000;
+const GRACE_MAX = 86_400;
 const SEGMENTS = 20; // of a new sale
 
 const enc = encodeURIComponent;
@@ -27,6 +28,14 @@ const limit = (value) => number("per_user_limit", "Units a user may have (empty:
   UNITS_MAX, value ?? "", { required: false });
 const payWithin = (value) => number("pay_within_s", "Seconds to pay within (empty: no limit)",
   PAY_WITHIN_MAX, value ?? "", { required: false });
+const lateFields = (stock) => [
+  number("grace_s", "Seconds of grace after that (empty: none)", GRACE_MAX, stock?.grace_s ?? "",
+    { min: 0, required: false }),
+  number("hold_max_s", "Seconds that extensions may hold an order (empty: no extensions)",
+    PAY_WITHIN_MAX, stock?.hold_max_s ?? "", { required: false }),
+  { name: "refund_late", label: "Late payments go back, and get no units", type: "checkbox",
+    value: stock?.late_payment === "refund" },
+];
 const window = (stock) => [
   time("starts_at", "Starts at, UTC (empty: open from the beginning)", stock?.starts_at),
   time("ends_at", "Ends at, UTC (empty: open until sold out)", stock?.ends_at),
@@ -50,6 +59,12 @@ function tellWindow(values, now) {
   const opens = starts ? `opens at ${tellTime(starts, now)}` : "opens at once";
   return `${opens} and ${ends ? `ends at ${tellTime(ends, now)}` : "ends when it is sold out"}`;
 }
+
+// The settings of time to pay and of what comes later.
+const payBody = (values) => ({
+  pay_within_s: whole(values.pay_within_s), grace_s: whole(values.grace_s),
+  hold_max_s: whole(values.hold_max_s), late_payment: values.refund_late ? "refund" : "retake",
+});
 
 // ---- settings in mid-sale ----
 
@@ -99,14 +114,21 @@ const changeLimit = {
 
 const changePayWithin = {
   name: "pay", rare: true, button: "Pay within…", title: (sku) => `Time to pay in ${sku}`,
-  verb: "Set the time to pay", fields: (stock) => [payWithin(stock.pay_within_s)],
+  verb: "Set the time to pay",
+  fields: (stock) => [payWithin(stock.pay_within_s), ...lateFields(stock)],
   tell(values, stock) {
     const within = whole(values.pay_within_s);
+    const [grace, hold] = [whole(values.grace_s), whole(values.hold_max_s)];
     return [within === null ? `New orders of ${stock.sku} never expire.`
       : `New orders of ${stock.sku} that are not paid within ${about(within)} expire, and their ` +
-        "units are sold again."];
+        `units are sold again${grace > 0 ? ` ${about(grace)} later` : ""}.`,
+    hold === null ? "The shop cannot extend the time of an order."
+      : `The shop can extend the time of an order to ${about(hold)} after it was placed.`,
+    values.refund_late ? "A payment that comes later is to be paid back."
+      : "A payment that comes later gets units again, while there are any; else it is to be paid " +
+        "back."];
   },
-  send: change((values) => ({ pay_within_s: whole(values.pay_within_s) })),
+  send: change(payBody),
 };
 
 // ---- units and rounds ----
@@ -127,8 +149,7 @@ const restock = {
 function resetBody(values, sku, ifRound) {
   return { sku, total: whole(values.units), segments: whole(values.segments), if_round: ifRound,
     starts_at: moment(values.starts_at), ends_at: moment(values.ends_at),
-    per_user_limit: whole(values.per_user_limit), pay_within_s: whole(values.pay_within_s),
-    paused: values.paused };
+    per_user_limit: whole(values.per_user_limit), ...payBody(values), paused: values.paused };
 }
 
 const roundFields = (stock) => [
@@ -136,6 +157,7 @@ const roundFields = (stock) => [
   number("segments", "Segments (at most as many as units)", SEGMENTS_MAX,
     stock?.segments.length ?? SEGMENTS),
   ...window(stock), limit(stock?.per_user_limit), payWithin(stock?.pay_within_s),
+  ...lateFields(stock),
   { name: "paused", label: "Begins paused", type: "checkbox", value: stock?.paused ?? false },
 ];
 
@@ -150,7 +172,8 @@ function tellEnd(problem) {
   return [
     `Ends round ${problem.round} with ${least}${plural(problem.paid, "paid order")} and ` +
       `${least}${count(problem.reserved)} reserved.`,
-    "The paid orders stay paid. The reserved ones expire: they cannot be paid any more.",
+    "The paid orders stay paid. The reserved ones expire: a payment that still comes for one is " +
+      "to be paid back.",
   ];
 }
 
@@ -187,6 +210,12 @@ export const create = () => ({
     ? `This sale is there already, in round ${json.round}.` : null),
 });
 
+// How the service refuses to retire a sale whose buyers are owed money.
+const tellOwed = (due) => [
+  `${plural(due, "payment of this sale is", "payments of this sale are")} to be paid back.`,
+  "They stay listed as such until each is, though the sale is gone.",
+];
+
 const retire = {
   name: "retire", rare: true, button: "Retire…", title: (sku) => `Retire ${sku}`,
   verb: "Retire the sale", danger: true,
@@ -196,6 +225,11 @@ const retire = {
       "reserved.",
   ],
   send: (values, stock) => ({ method: "DELETE", path: `admin/sale/${enc(stock.sku)}` }),
+  again: (problem, request) => (problem.code !== "refunds_due" ? null : {
+    verb: "Retire it all the same",
+    tell: tellOwed(problem.refunds_due),
+    request: { ...request, body: { refunds_elsewhere: true } },
+  }),
   // A repeat finds no sale when an earlier try has retired it.
   isDone: (reply, repeated) => repeated && reply.json.code === "unknown_sku",
 };

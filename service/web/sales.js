@@ -75,6 +75,9 @@ function terms(sale) {
     sale.per_user_limit > 0 ? `at most ${plural(sale.per_user_limit, "unit")} a user`
       : "no limit a user",
     sale.pay_within_s > 0 ? `paid within ${about(sale.pay_within_s)}` : "no time to pay by",
+    sale.grace_s > 0 ? `${about(sale.grace_s)} of grace` : null,
+    sale.hold_max_s > 0 ? `held up to ${about(sale.hold_max_s)}` : null,
+    sale.late_payment === "refund" ? "late payments go back" : null,
     sale.starts_at ? `from ${date(sale.starts_at)}` : null,
     sale.ends_at ? `to ${date(sale.ends_at)} UTC` : null,
   ].filter(Boolean).join(" · ");

@@ -123,10 +123,11 @@ def test_sold_out_sale_has_empty_bars_and_is_told(chrome, daemon):
 
 def test_settings_of_a_sale_are_shown(chrome, daemon):
     daemon.reset("demo", 40, 4, per_user_limit=3, pay_within_s=600, paused=True,
-                 ends_at="2099-01-01T00:00:00Z")
+                 ends_at="2099-01-01T00:00:00Z", late_payment="refund", hold_max_s=7200, grace_s=30)
     page = dashboard(chrome, daemon)
     page.wait(text_has(card("demo"), "at most 3 units a user"))
-    page.wait(text_has(card("demo"), "paid within 10 min"))
+    page.wait(text_has(card("demo"), "paid within 10 min · 30 s of grace · held up to 2 h"))
+    page.wait(text_has(card("demo"), "late payments go back"))
     page.wait(text_has(f"{card('demo')} .pill", "paused"))
     page.wait(text_has(f"{card('demo')} .countdown", "ends in"))
 
@@ -312,6 +313,17 @@ def test_sale_is_created_restocked_limited_and_retired(chrome, daemon):
     page.click("dialog button[type=submit]")
     wait_until(lambda: daemon.stock("tea-1").get("per_user_limit") == 2, "the limit")
     page.wait("document.querySelector('dialog') === null")
+    begin(page, "pay", "tea-1")
+    page.fill("dialog input[name=pay_within_s]", "900")
+    page.fill("dialog input[name=grace_s]", "60")
+    page.fill("dialog input[name=hold_max_s]", "7200")
+    page.click("dialog input[name=refund_late]")
+    page.wait(text_has("dialog .told", "sold again 60 s later"))
+    page.wait(text_has("dialog .told", "to 2 h after it was placed"))
+    page.click("dialog button[type=submit]")
+    page.wait("document.querySelector('dialog') === null")
+    assert [daemon.stock("tea-1")[name] for name in
+            ("pay_within_s", "grace_s", "hold_max_s", "late_payment")] == [900, 60, 7200, "refund"]
     begin(page, "window", "tea-1")
     page.fill("dialog input[name=ends_at]", "2099-12-31T23:59:59")
     page.wait(text_has("dialog .told", "2099-12-31 23:59:59 UTC"))
@@ -327,6 +339,21 @@ def test_sale_is_created_restocked_limited_and_retired(chrome, daemon):
     page.click("dialog button[type=submit]")
     page.wait(f"document.querySelector('{card('tea-1')}') === null")
     no_errors(page)
+
+
+def test_sale_that_owes_money_is_retired_when_asked_again(chrome, daemon):
+    daemon.reset("demo", 10, 2)
+    owe(daemon, 2)
+    page = dashboard(chrome, daemon)
+    enter_token(page)
+    begin(page, "retire")
+    page.click("dialog button[type=submit]")
+    page.wait(text_has("dialog .told", "2 payments of this sale are to be paid back."))
+    assert daemon.stock()["total"] == 10
+    page.click("dialog button[type=submit]")
+    page.wait("document.querySelector('dialog') === null")
+    page.wait(f"document.querySelector('{card('demo')}') === null")
+    page.wait(f"{number('#refunds-due')} === 2")
 
 
 def test_bad_input_and_refusals_are_said_in_words(chrome, daemon):
