@@ -87,7 +87,10 @@ const placeOrder = ({ key, sku, user_id, qty }) =>
 const lookUp = (id) => call("GET", `order/${encodeURIComponent(id)}`);
 // The shop's calls: harmless to repeat, without a key. A shop makes them on its server, which adds
 // "Authorization: Bearer …" with the shop token. Never send that token to a browser.
-const pay = (id) => call("POST", `order/${encodeURIComponent(id)}/pay`);
+// payment_ref names the money that was taken, so that it can be paid back when it came too late; a
+// shop gives the name that its payment provider has for it.
+const pay = (id) => call("POST", `order/${encodeURIComponent(id)}/pay`,
+  { body: { payment_ref: `demo-${id}` } });
 const cancel = (id) => call("POST", `order/${encodeURIComponent(id)}/cancel`);
 const readStock = (sku) => call("GET", `stock/${encodeURIComponent(sku)}`);
 
@@ -154,6 +157,8 @@ class Memory {
 
 const STOCK_EVERY_MS = 1_000;
 const CALLS_SHOWN_MAX = 50;
+const LATE = "The time to pay is over. You can still try: you get your units again, if there are " +
+  "any, or your money back.";
 const PHASES = {
   scheduled: "Opens soon",
   open: "Open now",
@@ -175,6 +180,7 @@ let buying = false;
 let waitUntilMs = 0; // the buyer was told to come again then, by the service's clock
 let order = null;
 let settling = false; // a payment or a cancellation is under way
+let owedFor = null; // the order whose payment goes back
 let shopCallsRefused = false;
 
 function say(element, text, kind = "") {
@@ -358,11 +364,14 @@ function showPayBy() {
   if (!order) return;
   const left = order.expires_at ? Date.parse(order.expires_at) - clock.now() : Infinity;
   const open = order.status === "reserved";
-  const idle = open && !settling && !shopCallsRefused;
-  $("pay").disabled = !idle || left <= 0;
-  $("cancel").disabled = !idle;
-  if (!open || left === Infinity) $("pay-by").textContent = "";
-  else $("pay-by").textContent = left > 0 ? `Pay within ${duration(left)}.` : "Too late to pay.";
+  const idle = !settling && !shopCallsRefused;
+  const late = order.status === "expired" || (open && left <= 0);
+  const lost = order.order_id === owedFor || stock?.late_payment === "refund";
+  $("pay").textContent = late ? "Pay late" : "Pay";
+  $("pay").disabled = !idle || (late ? lost : !open);
+  $("cancel").disabled = !idle || !open;
+  if (late) $("pay-by").textContent = lost ? "Too late to pay." : LATE;
+  else $("pay-by").textContent = open && left < Infinity ? `Pay within ${duration(left)}.` : "";
 }
 
 function isOverdue() {
@@ -371,10 +380,11 @@ function isOverdue() {
 }
 
 async function openOrder(id) {
+  if (order?.order_id !== id) say($("order-result"), "");
   const answer = await untilDecided(noted(`GET /order/${id}`, () => lookUp(id)), (why) => {
     say($("order-result"), `${why}: asking again.`, "wait");
   });
-  say($("order-result"), "");
+  if ($("order-result").dataset.kind === "wait") say($("order-result"), "");
   if (answer.status === 200) {
     memory.set({ order_id: id });
     showOrder(answer.body);
@@ -382,6 +392,15 @@ async function openOrder(id) {
     memory.set({ order_id: undefined });
     showOrder(null);
   }
+}
+
+// What became of money that did not pay the order: the service has written down that it goes back.
+function owedText({ code, body }) {
+  const back = body.payment_state === "refunded" ? "The shop has paid your money back."
+    : "The shop pays your money back.";
+  if (code === "payment_too_late") return `Too late: the order can have no units any more. ${back}`;
+  if (code === "already_paid") return `Another payment had paid it already. ${back}`;
+  return null;
 }
 
 // Pays or cancels.
@@ -397,15 +416,18 @@ async function settle(name, attempt) {
   settling = false;
   if (answer.status === 200) {
     showOrder(answer.body);
-    say($("order-result"), name === "pay" ? "Paid." : "Cancelled.", "good");
+    say($("order-result"), name === "cancel" ? "Cancelled."
+      : answer.body.retaken ? "Paid, though late: you have your units again." : "Paid.", "good");
   } else if (answer.status === 401) {
     shopCallsRefused = true;
     say($("order-result"), "Not from here: this service has a shop token, which only the shop's " +
       "server knows. There it pays and cancels; no page may hold that token.", "bad");
     showPayBy();
   } else { // invalid_state tells what became of the order
+    const owed = owedText(answer);
+    if (owed) owedFor = id;
     await openOrder(id);
-    say($("order-result"), answer.body.detail ?? "The service refused.", "bad");
+    say($("order-result"), owed ?? answer.body.detail ?? "The service refused.", "bad");
   }
 }
 

@@ -57,6 +57,10 @@ def orders(daemon):
     return daemon.stack.ledger.number("SELECT COUNT(*) FROM orders WHERE status <> 'cancelled'")
 
 
+def payments(daemon):
+    return daemon.admin("GET", "/admin/payments").json()["payments"]
+
+
 def assert_clean(page):
     assert [error for error in page.errors() if not error.startswith(NETWORK)] == []
 
@@ -70,7 +74,10 @@ def test_shopper_buys_pays_and_finds_the_order_again(chrome, shop):
     wait_text(page, "#left", "998 of 1000 units left")
     page.click("#pay")
     wait_text(page, STATUS, "paid")
+    wait_text(page, "#order-result", "Paid.")
     assert shop.get(f"/order/{order_id}").json()["status"] == "paid"
+    assert [(row["payment_ref"], row["outcome"]) for row in payments(shop)] == [
+        (f"demo-{order_id}", "in_time")]
     page.reload()
     wait_text(page, STATUS, "paid")
     assert page.text("#order-id") == order_id
@@ -133,12 +140,72 @@ def test_sale_opens_under_the_eyes_of_the_shopper(chrome, shop):
 
 
 def test_unpaid_order_expires(chrome, shop):
-    shop.reset(pay_within_s=2)
+    shop.reset(pay_within_s=2, late_payment="refund")
     page = enter(chrome, shop)
     buy(page)
     bought(page)
     wait_text(page, STATUS, "expired")
+    wait_text(page, "#pay-by", "Too late to pay.")
     assert page.eval("document.querySelector('#pay').disabled")
+
+
+def too_late(chrome, shop, **how):
+    """A page whose order has expired, and its id."""
+    shop.reset(total=3, segments=1, pay_within_s=2)
+    page = enter(chrome, shop, **how)
+    buy(page, 2)
+    order_id = bought(page)
+    wait_text(page, STATUS, "expired")
+    wait_text(page, "#pay-by", "You can still try")
+    page.wait_for("#pay:enabled")
+    assert page.text("#pay") == "Pay late"
+    assert page.eval("document.querySelector('#cancel').disabled")
+    return page, order_id
+
+
+def test_late_payment_gets_the_units_again(chrome, shop):
+    page, order_id = too_late(chrome, shop)
+    assert shop.stock()["sold"] == 0
+    page.click("#pay")
+    wait_text(page, "#order-result", "Paid, though late: you have your units again.")
+    wait_text(page, STATUS, "paid")
+    assert shop.stock()["sold"] == 2
+    assert [row["outcome"] for row in payments(shop)] == ["retaken"]
+    page.reload()
+    wait_text(page, STATUS, "paid")
+    assert page.text("#order-id") == order_id
+    assert_clean(page)
+
+
+def test_late_payment_that_finds_no_units_goes_back(chrome, shop):
+    page, order_id = too_late(chrome, shop)
+    shop.change(pay_within_s=None)
+    assert shop.order(user_id="quicker", qty=2).status == 201
+    page.click("#pay")
+    wait_text(page, "#order-result", "Too late")
+    wait_text(page, "#order-result", "The shop pays your money back.")
+    assert page.text(STATUS) == "expired"
+    assert page.eval("document.querySelector('#pay').disabled")
+    assert [row["state"] for row in payments(shop)] == ["refund_due"]
+    assert page.axe() == []
+    assert shop.refund(order_id, f"demo-{order_id}").status == 200
+    page.reload()
+    page.wait_for("#pay:enabled")
+    page.click("#pay")  # the same payment: it is told what has become of it
+    wait_text(page, "#order-result", "The shop has paid your money back.")
+    assert_clean(page)
+
+
+def test_order_that_another_payment_has_paid(chrome, shop):
+    page = enter(chrome, shop)
+    buy(page)
+    order_id = bought(page)
+    assert shop.pay(order_id, "by-phone").status == 200
+    page.click("#pay")
+    wait_text(page, "#order-result", "Another payment had paid it already.")
+    wait_text(page, STATUS, "paid")
+    assert [row["state"] for row in payments(shop)] == ["taken", "refund_due"]
+    assert_clean(page)
 
 
 def test_too_many_attempts_wait_as_long_as_they_are_told(chrome, stack, spawn):
