@@ -12,7 +12,7 @@
 #include "service/metrics/process_stats.h"
 #include "service/metrics/rates.h"
 #include "service/service.h"
-#include "sql/orders/payments.h"
+#include "sql/payments/payments.h"
 
 enum { LIVE_PAUSE_MS = 1000 };
 

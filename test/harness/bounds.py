@@ -9,7 +9,8 @@ def bound_s(path, options):
     """As service/request/request.h promises, for a daemon with these options."""
     deadline_ms = options.get("deadline_ms") or DEADLINE_MS
     lease_ms = options.get("lease_ms") or LEASE_MS
-    if path.startswith("/admin/") or path.endswith("/cancel"):  # may wait for a dead holder
+    # These may wait for a dead holder.
+    if path.startswith("/admin/") or path.endswith(("/cancel", "/refund")):
         return max(lease_ms + deadline_ms / 2, deadline_ms) / 1000
     return deadline_ms / 1000
 
