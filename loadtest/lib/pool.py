@@ -46,7 +46,8 @@ class Pool:
         raise HarnessError(f"{len(self.ids)} of {wanted} orders after {PLACINGS_MAX} s of orders")
 
     def find_new(self):
-        chosen = f"order_id > {self.last_id} AND sku = '{self.sku}'"
+        last = self.ledger.number("SELECT COALESCE(MAX(order_id), 0) FROM orders")
+        chosen = f"order_id > {self.last_id} AND order_id <= {last} AND sku = '{self.sku}'"
         if self.call in MADE:
             self.make(chosen, *MADE[self.call])
         rows = self.ledger.run(f"SELECT order_id FROM orders WHERE {chosen}")

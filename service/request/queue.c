@@ -64,7 +64,7 @@ unsigned queue_flow(const char *identifier)
  * but never accept one too many. */
 bool queue_reserve(struct queue *queue, unsigned flow)
 {
-    size_t depth = atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed);
+    size_t depth = atomic_fetch_add(&queue->depth, 1); /* before a look at `stopped` */
     size_t own = atomic_fetch_add_explicit(&queue->flows[flow].depth, 1, memory_order_relaxed);
     if (depth < queue->max && own < QUEUE_ALPHA * (queue->max - depth))
         return true;
@@ -81,7 +81,7 @@ void queue_leave(struct queue *queue, unsigned flow)
 
 size_t queue_depth(const struct queue *queue)
 {
-    return atomic_load_explicit(&queue->depth, memory_order_relaxed);
+    return atomic_load(&queue->depth); /* after a look at `stopped` */
 }
 
 size_t queue_capacity(const struct queue *queue)

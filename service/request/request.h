@@ -36,7 +36,7 @@ struct config;
 enum call_kind {
     CALL_LOOKUP,  /* an order, or the stock of a sale */
     CALL_PAYMENT, /* of an order */
-    CALL_CANCEL,  /* of an order; waits for the locks of segments */
+    CALL_CANCEL,  /* of an order, or a late payment; waits for the locks of segments */
     CALL_LIST,    /* the orders of a user */
     CALL_ADMIN,   /* the operator's quick calls, such as the pause of a sale */
     CALL_SALE,    /* the operator's calls that hold all segments of a sale */
@@ -141,6 +141,7 @@ struct request_call {
     call_work_one *work_one; /* for work that carries requests one by one */
     bool changes;            /* writes: past the deadline its outcome is unknown, not unavailable */
     bool again;              /* set by work: not possible yet, goes to the end of the queue */
+    bool locks;              /* set with `again`: the worker of CALL_CANCEL carries it on */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;

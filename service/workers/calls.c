@@ -50,16 +50,38 @@ static size_t mark_taken(struct call_worker_thread *thread, size_t count)
     return taken;
 }
 
-/* Puts a request that is not possible yet at the end of the queue, so that possible calls go first;
+/* Returns the queue that a request goes on in, with a place in it. Locks of segments are waited for
+ * in one queue alone, so that the calls that need none never wait for Redis. Its worker may have
+ * ended, but not once it has seen the place: see run. NULL, with an answer: there is no place. */
+static struct queue *next_queue(struct call_worker_thread *thread, struct request *request)
+{
+    struct queue *locking = thread->worker.service->calls[CALL_CANCEL];
+    if (!request->call.locks || thread->queue == locking)
+        return thread->queue;
+    if (!queue_reserve(locking, request->flow)) {
+        answer_problem(&request->answer, PROBLEM_OVERLOADED);
+        return NULL;
+    }
+    if (!queue_stopped(locking))
+        return locking;
+    queue_leave(locking, request->flow);
+    return thread->queue;
+}
+
+/* Puts a request that is not possible yet at the end of a queue, so that possible calls go first;
  * true when it did. A request whose client was answered meanwhile needs no further try. */
 static bool put_back(struct call_worker_thread *thread, struct request *request)
 {
+    unsigned flow = request->flow;
     bool again = request->call.again;
     request->call.again = false;
-    if (!again || !request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
-        return false;
-    queue_push(thread->queue, request, request);
-    return true;
+    struct queue *next = again ? next_queue(thread, request) : NULL;
+    bool queued = next && request_move(request, REQUEST_TAKEN, REQUEST_QUEUED);
+    if (queued)
+        queue_push(next, request, request);
+    if (next && next != thread->queue)
+        queue_leave(queued ? thread->queue : next, flow);
+    return queued;
 }
 
 /* Call before the requests, with their answers, are given back. Client errors (below 503) do not
@@ -143,7 +165,7 @@ static void run(void *context)
     thread->worker = (struct call_worker){.service = service, .stock = thread->base.stock};
     assert(thread->kind->batch <= CALL_BATCH_MAX);
     prctl(PR_SET_NAME, thread->kind->thread);
-    while (!queue_stopped(queue) || queue_waiting(queue)) {
+    while (!queue_stopped(queue) || queue_depth(queue) > 0) {
         size_t taken = queue_take(queue, thread->requests, thread->kind->batch, 0, IDLE_MS);
         int64_t start_ns = clock_now_ns();
         carry(thread, taken);

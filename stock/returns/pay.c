@@ -158,6 +158,11 @@ static bool is_to_be_retaken(const struct stock_status_change *change)
     return change->result == STOCK_STATE_BUSY && change->payment.retake;
 }
 
+static bool is_left_to_others(const struct stock_status_change *change)
+{
+    return is_to_be_retaken(change) && change->no_retake;
+}
+
 static bool is_given_up(const struct stock_status_change *change)
 {
     return change->result == STOCK_STATE_BUSY && change->payment.give_up;
@@ -167,6 +172,8 @@ static void pay_once(struct stock *stock, struct trial *trial)
 {
     struct trial part = {.open_count = 0};
     pay_in_ledger(stock, trial);
+    part.open_count = list_if(trial, is_left_to_others, part.open);
+    trial_set_all(&part, STOCK_STATE_RETAKE);
     part.open_count = list_if(trial, is_to_be_retaken, part.open);
     if (part.open_count > 0)
         retake(stock, part.open, part.open_count);

@@ -20,6 +20,7 @@ struct stock_status_change {
     uint32_t keep;  /* in, of stock_cancel and stock_refund: units to keep; 0: the order ends */
     bool restock;   /* in, of stock_refund: its units can be sold again */
     int64_t now_ms; /* in, of stock_pay: UTC, since 1970, as an order's created_ms */
+    bool no_retake; /* in, of stock_pay: take no units again, but say RETAKE */
     enum stock_state_result result;
     bool moved; /* out: this call has changed the order */
     bool told;  /* out: this call has written the payment, or refunded it */
@@ -33,8 +34,8 @@ struct stock_status_change {
  * still change. A repeat is harmless. */
 
 /* Pays by payments with or without a name, which ledger_pay decides. An order that has expired gets
- * its units again if it can. With a name, REFUSED says that the payment is due back, or has been
- * refunded. */
+ * its units again if it can, which alone needs Redis. With a name, REFUSED says that the payment is
+ * due back, or has been refunded. */
 void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms);
 
 /* Lets a reserved order expire later, as ledger_extend does. */

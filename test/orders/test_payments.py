@@ -1,6 +1,7 @@
 """Payments with names: in time, late, twice, refunded; extended holds and parts of orders."""
 
 import os
+import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -316,3 +317,30 @@ def test_crowd_whose_time_ends_pays_late_beside_buyers(pair, late_payment):
     left = sell_out(one) if told["200"] + got["201"] < CROWD else []
     assert told["200"] + got["201"] + len(left) == CROWD
     assert audit(one) == CROWD
+
+
+def test_late_payments_keep_no_payment_in_time_waiting(private_stack, spawn):
+    """Redis hangs: late payments wait for it, and payments in time, which need none, do not."""
+    daemon = spawn(private_stack, lease_ms=30_000, redis_timeout_ms=3000, deadline_ms=8000)
+    daemon.reset("demo", 40, 4, pay_within_s=3600)
+    orders = [daemon.order(user_id=f"u{n}").json()["order_id"] for n in range(20)]
+    late, due = orders[:10], orders[10:]
+    private_stack.ledger.run(
+        f"UPDATE orders SET expires_at = '2020-01-01' WHERE order_id <= {late[-1]};"
+        f" INSERT INTO order_expiry VALUES ('2020-01-01', {late[0]}, {late[-1]})")
+    wait_until(lambda: state_of(daemon, late[-1])["status"] == "expired", "the expiry")
+    private_stack.redis_server.signal(signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(10) as clients:
+            waiting = [clients.submit(daemon.pay, order_id, "late") for order_id in late]
+            told_due = [daemon.pay(order_id, "p").answer for order_id in due]
+            assert not any(one.done() for one in waiting)
+            private_stack.redis_server.signal(signal.SIGCONT)
+            told = Counter(one.result().answer for one in waiting)
+    finally:
+        private_stack.redis_server.signal(signal.SIGCONT)
+    assert told_due == ["200"] * len(due)
+    assert told.keys() <= {"200", "503 unavailable", "503 outcome_unknown"}, told
+    for order_id in late:
+        wait_until(lambda: daemon.pay(order_id, "late").status == 200, "a late payment")
+    assert {row["state"] for row in payments(daemon)} == {"taken"}
