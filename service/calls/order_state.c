@@ -154,8 +154,6 @@ static void answer_state(struct call_worker *worker, struct request *request,
 
 /* ---- batches ---- */
 
-static call_work work_pay_late;
-
 /* True when the request must be tried again: somebody else has locked its order, and it may still
  * wait; or a late payment is to take its order's units again. */
 static bool wait_on(const struct call_worker *worker, struct request *request,
@@ -164,9 +162,7 @@ static bool wait_on(const struct call_worker *worker, struct request *request,
     bool retake = change->result == STOCK_STATE_RETAKE;
     bool waits = change->result == STOCK_STATE_BUSY && work->wait_ms(worker, request) > 0;
     request->call.again = waits || retake;
-    request->call.locks |= retake;
-    if (retake)
-        request->call.work = work_pay_late;
+    request->call.locks |= retake; /* by the worker that waits for these */
     return request->call.again;
 }
 
@@ -239,31 +235,25 @@ static void answer_paid(struct answer *answer, const struct stock_status_change 
     order_answer_payment(answer, &change->record, members);
 }
 
-static const struct state_work paying = {
-    .change = stock_pay,
-    .wait_ms = pay_wait_ms,
-    .count = count_paid,
-    .answer = answer_paid,
-    .refused =
-        {
-            [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
-            [LEDGER_CANCELLED] = "The order was cancelled before it was paid; its units went back.",
-            [LEDGER_EXPIRED] =
-                "The payment came too late: the order has expired, and its units went back.",
-            [LEDGER_REFUNDED] = "The order's payment was paid back.",
-        },
-    .busy = "Another request is changing the order; nothing was done.",
-};
-
 static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
 {
-    work_state(worker, requests, count, &paying);
-}
-
-/* By the worker that waits for locks of segments: payments in time never wait for those. */
-static void work_pay_late(struct call_worker *worker, struct request **requests, size_t count)
-{
-    work_state(worker, requests, count, &paying);
+    static const struct state_work pay = {
+        .change = stock_pay,
+        .wait_ms = pay_wait_ms,
+        .count = count_paid,
+        .answer = answer_paid,
+        .refused =
+            {
+                [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
+                [LEDGER_CANCELLED] =
+                    "The order was cancelled before it was paid; its units went back.",
+                [LEDGER_EXPIRED] =
+                    "The payment came too late: the order has expired, and its units went back.",
+                [LEDGER_REFUNDED] = "The order's payment was paid back.",
+            },
+        .busy = "Another request is changing the order; nothing was done.",
+    };
+    work_state(worker, requests, count, &pay);
 }
 
 static void count_extended(const struct stock_status_change *change)
