@@ -127,11 +127,12 @@ enum ledger_result ledger_refunds_count(struct ledger *ledger, const char *sku,
     *due_out = (struct ledger_refunds_due){.count = 0};
     enum ledger_result result =
         *sku == '\0'
-            ? ledger_read_row(ledger, &row,
-                              "SELECT COUNT(*),TIMESTAMPDIFF(SECOND,MIN(due_at),UTC_TIMESTAMP(3))"
-                              "FROM(SELECT due_at FROM refund_due FORCE INDEX(due_at)"
-                              "ORDER BY due_at LIMIT %d)d",
-                              LEDGER_DUE_COUNT_MAX)
+            ? ledger_read_row(
+                  ledger, &row,
+                  "SELECT COUNT(*),GREATEST(TIMESTAMPDIFF(SECOND,MIN(due_at),UTC_TIMESTAMP(3)),0)"
+                  "FROM(SELECT due_at FROM refund_due FORCE INDEX(due_at)"
+                  "ORDER BY due_at LIMIT %d)d",
+                  LEDGER_DUE_COUNT_MAX)
             : ledger_read_row(ledger, &row,
                               "SELECT COUNT(*),0 FROM(SELECT 1 FROM refund_due FORCE INDEX(sku)"
                               "WHERE sku=%s LIMIT %d)d",

@@ -63,7 +63,8 @@ static void check_settings(const struct stock_change *change)
     const struct ledger_settings *settings = &change->settings;
     assert((change->fields & ~(unsigned)STOCK_CHANGE_ALL) == 0);
     assert(settings->per_user_limit <= PER_USER_LIMIT_MAX);
-    assert(settings->pay_within_s <= PAY_WITHIN_S_MAX);
+    assert(settings->pay_within_s <= PAY_WITHIN_S_MAX && settings->grace_s <= GRACE_S_MAX);
+    assert(settings->hold_max_s <= PAY_WITHIN_S_MAX);
     assert(settings->ends_ms == 0 || settings->ends_ms > settings->starts_ms);
     char log[SALE_SETTINGS_LOG_SIZE];
     assert(strlen(sale_settings_log(change, log)) < sizeof log);
@@ -106,7 +107,27 @@ static void check_reconcile(const struct request *request)
 
 static void check_state(const struct request *request)
 {
-    assert(request->call.order_id == 17);
+    const struct request_call *asked = &request->call;
+    assert(asked->order_id == 17 && asked->keep <= STOCK_QTY_MAX && !asked->locks);
+    assert(asked->payment_ref[0] == '\0' || is_user(asked->payment_ref));
+}
+
+static void check_refund(const struct request *request)
+{
+    check_state(request);
+    assert(is_user(request->call.payment_ref));
+}
+
+static void check_extend(const struct request *request)
+{
+    char text[LEDGER_TIME_SIZE];
+    check_state(request);
+    ledger_time_format(request->call.expires_ms, text);
+}
+
+static void check_retire(const struct request *request)
+{
+    assert(is_name(request->call.sku));
 }
 
 static const struct {
@@ -121,6 +142,9 @@ static const struct {
     {call_sale_reconcile, "", check_reconcile},
     {call_state_pay, "17/pay", check_state},
     {call_state_cancel, "17/cancel", check_state},
+    {call_state_refund, "17/refund", check_refund},
+    {call_state_extend, "17/extend", check_extend},
+    {call_sale_retire, "demo", check_retire},
 };
 
 static void check_call(size_t i, struct call *call)

@@ -52,6 +52,15 @@ static void check_sku(const struct request *request)
     assert(is_name(request->call.sku));
 }
 
+static void check_payments(const struct request *request)
+{
+    const struct request_call *asked = &request->call;
+    assert(asked->payments.state < LEDGER_PAYMENT_STATES && asked->limit >= 1);
+    assert(asked->payments.sku[0] == '\0' || is_name(asked->payments.sku));
+    assert((asked->place.order_id == 0) == (asked->place.ref[0] == '\0') ||
+           asked->place.order_id == 0);
+}
+
 static void check_id(const struct request *request)
 {
     assert(request->call.order_id >> 63 == 0);
@@ -66,7 +75,7 @@ static const struct {
     {call_sale_list, check_sales, false}, {call_order_get, check_id, true},
     {call_state_pay, check_id, true},     {call_state_cancel, check_id, true},
     {call_stock_get, check_sku, true},    {call_stock_get_exact, check_sku, true},
-    {call_sale_retire, check_sku, true},
+    {call_sale_retire, check_sku, true},  {call_list_payments, check_payments, false},
 };
 
 static void clear(struct request *request)
