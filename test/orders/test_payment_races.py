@@ -20,13 +20,11 @@ from harness.client import send
 from harness.clock import TEST_SECONDS_MAX
 from harness.processes import wait_until
 from test_races import reset
-from test_races_units import make_due, no_order_is_open
+from test_races_units import LIMIT, SEGMENTS, TOTAL, buy, make_due, no_order_is_open
 
 RACES = int(os.environ.get("RACES", "80"))
 SEED = int(os.environ.get("RACES_SEED", "12"))
 CLIENTS, ORDERS = 16, 40
-TOTAL, SEGMENTS = 60, 6
-USERS, LIMIT = 12, 8
 ADDED = 5  # units, in some races
 KILLS = ("one", "other", "ledger", None)
 SETTINGS = {"total": TOTAL, "segments": SEGMENTS, "pay_within_s": 3600, "hold_max_s": 7200,
@@ -46,33 +44,13 @@ class Race:
         self.answers = Counter()
         self.lock = threading.Lock()
 
-    def send(self, daemon, method, path, body=None, key=None):
+    def send(self, daemon, method, path, body=None, headers=()):
         """None when the connection broke, or the client did not wait for the answer."""
-        headers = {"Idempotency-Key": key} if key else {}
         patience = 0.005 if self.random.random() < 0.05 else 30
         try:
             return send(daemon.address, method, path, body, headers, patience)
         except (OSError, http.client.HTTPException):
             return None
-
-    def buy(self, number):
-        """Repeats the order, by its key, until its outcome is known."""
-        generator = random.Random(f"{self.name} {number}")
-        body = {"sku": "demo", "user_id": f"user-{generator.randrange(USERS)}",
-                "qty": generator.choice((1, 1, 2, 4))}
-        for attempt in range(400):
-            response = self.send(self.pair[(number + attempt) % 2], "POST", "/order", body,
-                                 f"{self.name}-{number}")
-            if response and response.status in (200, 201):
-                with self.lock:
-                    self.orders.append((response.json()["order_id"], body["qty"]))
-                return response.json()["order_id"]
-            if response and response.status == 409:
-                assert response.code in ("sold_out", "limit_reached"), response
-                return None
-            assert response is None or response.status == 503, response
-            time.sleep(0.02)
-        raise AssertionError("an order's outcome stays unknown")
 
     def call(self, order_id, call, body, until_known=False):
         """Calls once, or until an answer decides, and notes what was told of a payment."""
@@ -109,28 +87,22 @@ class Race:
 
     def tasks(self, ledger, amid):
         """The calls to make at once, in a random order: [(function, arguments…)]."""
-        ids = [order_id for order_id, _ in self.orders]
+        ids = [order.order_id for order in self.orders]
         tasks = [(self.call, order_id, *self.one_call(order_id), self.random.random() < 0.5)
                  for order_id in ids for _ in range(self.random.randint(2, 6))]
-        tasks += [(make_due_ids, ledger, self.random.sample(ids, len(ids) // 8)) for _ in range(6)]
-        tasks += [(self.buy, 1000 + n) for n in range(ORDERS // 2)]
+        tasks += [(end_time_of, ledger, self.random.sample(self.orders, len(ids) // 8))
+                  for _ in range(6)]
+        tasks += [(buy, self, 1000 + n) for n in range(ORDERS // 2)]
         self.random.shuffle(tasks)
         tasks.insert(len(tasks) // 2, (amid.set,))
         return tasks
 
 
-class Due:
-    """As make_due wants an order."""
-
-    def __init__(self, order_id):
-        self.order_id = order_id
-
-
-def make_due_ids(ledger, ids):
+def end_time_of(ledger, orders):
     """The ledger may be dead for a moment."""
     def done():
         try:
-            make_due(ledger, [Due(order_id) for order_id in ids])
+            make_due(ledger, orders)
         except AssertionError:
             return False
         return True
@@ -203,7 +175,7 @@ def conclude(one, stack, number, first_round):
         check_payment(key, told, payments.get(key))
     held, total = stack.ledger.run(
         "SELECT (SELECT SUM(sold) FROM stock_segment), (SELECT total FROM sale)")[0]
-    sold = [(order_id, qty) for order_id, qty in one.orders]
+    sold = [(order.order_id, order.qty) for order in one.orders]
     daemon.change(per_user_limit=None, late_payment="retake")
     left = int(total) - int(held)
     last = sell_out_after_faults(daemon) if left > 0 else []
@@ -217,7 +189,7 @@ def race(stack, pair, number, seed):
     reset(pair[0], **SETTINGS, late_payment="retake")
     first_round = stack.ledger.number("SELECT round FROM sale")
     with ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(one.buy, range(ORDERS)))
+        list(pool.map(lambda n: buy(one, n), range(ORDERS)))
         amid = threading.Event()
         running = [pool.submit(*task) for task in one.tasks(stack.ledger, amid)]
         amid.wait()
