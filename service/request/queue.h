@@ -75,7 +75,8 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
 bool queue_waiting(const struct queue *queue);
 
 /* Wakes all waiting workers; later queue_take calls do not wait. Whoever reserves a place and then
- * finds the queue not stopped may push: a worker that then finds it stopped finds the place, too. */
+ * finds the queue not stopped may push: a worker that then finds it stopped finds the place, too.
+ * */
 void queue_stop(struct queue *queue);
 bool queue_stopped(const struct queue *queue);
 

@@ -59,32 +59,50 @@ static bool is_named(const struct ledger_payment *payment)
     "(SELECT GREATEST(o.expires_at,COALESCE(o.created_at+INTERVAL s.hold_max_s SECOND,"            \
     "o.expires_at))FROM sale s WHERE s.sku=o.sku)"
 
-static enum db_result lock_orders(struct ledger *ledger, const struct order_set *set,
-                                  struct locked locked[LEDGER_ORDERS_MAX], bool holds)
+/* What the caller of lock_orders asks for. */
+enum question { PAYABLE, PAYMENTS, HOLDS };
+
+/* Orders that nobody pays by name are locked only if they can be paid: no other column is read. */
+static void text_lock(struct sql_text *sql, const struct order_set *set, enum question question)
 {
-    struct sql_text *sql = &ledger->sql;
-    sql_begin(sql,
-              "SELECT o.order_id,o.status,%-s,o.sku%-s FROM orders o FORCE INDEX(PRIMARY)"
-              "WHERE o.order_id IN",
-              ledger_status_standing(true),
-              holds ? "," LEDGER_MS_OF("o.expires_at") "," LEDGER_MS_OF(LATEST) : "");
+    const char *standing = ledger_status_standing(true);
+    sql_begin(sql, "SELECT o.order_id");
+    if (question != PAYABLE)
+        sql_printf(sql, ",o.status,%-s,o.sku", standing);
+    if (question == HOLDS)
+        sql_printf(sql, "," LEDGER_MS_OF("o.expires_at") "," LEDGER_MS_OF(LATEST));
+    sql_printf(sql, " FROM orders o FORCE INDEX(PRIMARY)WHERE ");
+    if (question == PAYABLE)
+        sql_printf(sql, "o.status=%s AND %-s=%d AND ", ledger_status_name(LEDGER_RESERVED),
+                   standing, (int)LEDGER_IN_ROUND);
+    sql_printf(sql, "o.order_id IN");
     order_set_ids(set, sql);
     sql_printf(sql, "FOR UPDATE SKIP LOCKED");
+}
+
+static void read_locked(struct locked *order, char **row, enum question question)
+{
+    *order = (struct locked){.mine = true, .status = LEDGER_RESERVED, .standing = LEDGER_IN_ROUND};
+    if (question == PAYABLE)
+        return;
+    order->status = row[1] ? ledger_status_of(row[1]) : LEDGER_STATUSES;
+    order->standing = (enum ledger_standing)ledger_u32(row[2]);
+    order->mine = order->status != LEDGER_STATUSES && ledger_identifier_read(order->sku, row[3]);
+    order->expires_ms = question == HOLDS ? (int64_t)ledger_u64(row[4]) : 0;
+    order->latest_ms = question == HOLDS ? (int64_t)ledger_u64(row[5]) : 0;
+}
+
+static enum db_result lock_orders(struct ledger *ledger, const struct order_set *set,
+                                  struct locked locked[LEDGER_ORDERS_MAX], enum question question)
+{
+    text_lock(&ledger->sql, set, question);
     enum db_result result = ledger_query(ledger);
     for (size_t i = 0; i < set->count; i++)
         locked[i].mine = false;
     for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
         size_t entry = order_set_find(set, ledger_u64(row[0]));
-        if (entry == set->count) /* not asked for */
-            continue;
-        struct locked *order = &locked[entry];
-        order->status = row[1] ? ledger_status_of(row[1]) : LEDGER_STATUSES;
-        order->mine =
-            order->status != LEDGER_STATUSES && ledger_identifier_read(order->sku, row[3]);
-        order->changed = false;
-        order->standing = (enum ledger_standing)ledger_u32(row[2]);
-        order->expires_ms = holds ? (int64_t)ledger_u64(row[4]) : 0;
-        order->latest_ms = holds ? (int64_t)ledger_u64(row[5]) : 0;
+        if (entry < set->count) /* else it was not asked for */
+            read_locked(&locked[entry], row, question);
     }
     return result;
 }
@@ -288,7 +306,11 @@ static enum db_result pay(struct paying *paying)
 {
     const struct order_set *set = &paying->set;
     struct sql_text *sql = &paying->ledger->sql;
-    enum db_result result = lock_orders(paying->ledger, set, paying->locked, false);
+    bool named = false;
+    for (size_t i = 0; i < set->count; i++)
+        named |= is_named(paying->payments[i]);
+    enum db_result result =
+        lock_orders(paying->ledger, set, paying->locked, named ? PAYMENTS : PAYABLE);
     if (result == DB_OK)
         result = find_payments(paying, ledger_query);
     if (result != DB_OK)
@@ -386,7 +408,7 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
 {
     struct locked locked[LEDGER_ORDERS_MAX];
     bool writes = false;
-    enum db_result result = lock_orders(ledger, set, locked, true);
+    enum db_result result = lock_orders(ledger, set, locked, HOLDS);
     if (result != DB_OK)
         return result;
     sql_clear(&ledger->sql);
