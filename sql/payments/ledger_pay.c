@@ -42,6 +42,16 @@ struct paying {
     struct locked locked[LEDGER_ORDERS_MAX]; /* at the first entry of each id */
 };
 
+static void paying_init(struct paying *paying, struct ledger *ledger,
+                        struct ledger_record *const *records,
+                        struct ledger_payment *const *payments, size_t count)
+{
+    paying->ledger = ledger; /* the list of locked orders stays unset: it is large */
+    paying->payments = payments;
+    paying->looks_all = true;
+    order_set_init(&paying->set, records, count);
+}
+
 static struct ledger_payment *payment_at(const struct paying *paying, size_t entry)
 {
     return paying->payments[paying->set.entries[entry].place];
@@ -144,8 +154,10 @@ static bool text_names(const struct paying *paying, struct sql_text *sql)
     return count > 0;
 }
 
+/* `tail`: how they are locked, or "". */
 static enum db_result find_payments(struct paying *paying,
-                                    enum db_result (*query)(struct ledger *ledger))
+                                    enum db_result (*query)(struct ledger *ledger),
+                                    const char *tail)
 {
     struct ledger *ledger = paying->ledger;
     for (size_t i = 0; i < paying->set.count; i++) {
@@ -158,6 +170,7 @@ static enum db_result find_payments(struct paying *paying,
                             "FORCE INDEX(PRIMARY)WHERE(order_id,payment_ref)IN");
     if (!text_names(paying, &ledger->sql))
         return DB_OK;
+    sql_printf(&ledger->sql, "%-s", tail);
     enum db_result result = query(ledger);
     for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db))
         set_known(paying, row);
@@ -312,7 +325,7 @@ static enum db_result pay(struct paying *paying)
     enum db_result result =
         lock_orders(paying->ledger, set, paying->locked, named ? PAYMENTS : PAYABLE);
     if (result == DB_OK)
-        result = find_payments(paying, ledger_query);
+        result = find_payments(paying, ledger_query, "");
     if (result != DB_OK)
         return result;
     decide(paying);
@@ -331,9 +344,7 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
 {
     struct paying paying;
     enum db_result result = DB_DUPLICATE;
-    paying.ledger = ledger;
-    paying.payments = payments;
-    order_set_init(&paying.set, records, count);
+    paying_init(&paying, ledger, records, payments, count);
     paying.set.asks_payable = true;
     for (int tries = 0; tries < 2 && result == DB_DUPLICATE; tries++) {
         struct db_run run = {0};
@@ -347,24 +358,45 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
 
 /* ---- refunds of what is due ---- */
 
+/* An order is refunded together with the payment that it had taken: a commit between both reads
+ * shows the one before the other. */
 enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_record *const *records,
                                         struct ledger_payment *const *payments, size_t count)
 {
     struct paying paying;
-    paying.ledger = ledger;
-    paying.payments = payments;
-    paying.looks_all = true;
-    order_set_init(&paying.set, records, count);
-    if (find_payments(&paying, ledger_read) != DB_OK)
+    paying_init(&paying, ledger, records, payments, count);
+    if (find_payments(&paying, ledger_read, "") != DB_OK)
         return LEDGER_FAILED;
     sql_clear(&ledger->sql);
-    return order_set_fetch(&paying.set, ledger, ledger_read) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+    if (order_set_fetch(&paying.set, ledger, ledger_read) != DB_OK)
+        return LEDGER_FAILED;
+    for (size_t i = 0; i < count; i++)
+        if (payments[i]->state == LEDGER_PAYMENT_TAKEN &&
+            strcmp(records[i]->status, ledger_status_name(LEDGER_REFUNDED)) == 0)
+            payments[i]->state = LEDGER_PAYMENT_REFUNDED;
+    return LEDGER_OK;
+}
+
+/* An entry before has the same order and name. */
+static bool comes_again(const struct paying *paying, size_t entry)
+{
+    for (size_t i = entry; order_set_repeats(&paying->set, i); i--)
+        if (strcmp(payment_at(paying, i - 1)->ref, payment_at(paying, entry)->ref) == 0)
+            return true;
+    return false;
 }
 
 /* The state alone decides: from due it changes only here. */
 static enum db_result refund(struct paying *paying)
 {
     struct sql_text *sql = &paying->ledger->sql;
+    enum db_result result = find_payments(paying, ledger_query, "FOR UPDATE");
+    for (size_t i = 0; i < paying->set.count && result == DB_OK; i++) {
+        struct ledger_payment *payment = payment_at(paying, i);
+        payment->told = payment->state == LEDGER_PAYMENT_DUE && !comes_again(paying, i);
+    }
+    if (result != DB_OK)
+        return result;
     sql_begin(sql,
               "UPDATE payment FORCE INDEX(PRIMARY)SET state='refunded',"
               "refunded_at=UTC_TIMESTAMP(3)WHERE state='refund_due' AND(order_id,payment_ref)IN");
@@ -379,12 +411,12 @@ enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *co
 {
     struct paying paying;
     struct db_run run = {0};
-    paying.ledger = ledger;
-    paying.payments = payments;
-    paying.looks_all = true;
-    order_set_init(&paying.set, records, count);
+    paying_init(&paying, ledger, records, payments, count);
     while (db_run(ledger->db, &run))
         run.result = refund(&paying);
+    for (size_t i = 0; i < count && run.result == DB_OK; i++)
+        if (payments[i]->state == LEDGER_PAYMENT_DUE)
+            payments[i]->state = LEDGER_PAYMENT_REFUNDED;
     return ledger_from_db(run.result);
 }
 

@@ -72,7 +72,8 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
                                         struct ledger_payment *const *payments, size_t count);
 
 /* Makes those of the payments that are due refunded, in one transaction; leaves the others alone.
- * `told`: this call has. LEDGER_OK: all of them are refunded, or were not due. */
+ * `told`: this call has, set for one of several entries of a payment. LEDGER_OK: `state` is as it
+ * is now. */
 enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *const *records,
                                  struct ledger_payment *const *payments, size_t count);
 

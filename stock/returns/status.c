@@ -112,9 +112,7 @@ static void refund_due(struct stock *stock, const struct ending *ending)
         ending->due[i]->result = result == LEDGER_OK        ? STOCK_STATE_OK
                                  : result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT
                                                             : STOCK_STATE_FAILED;
-        ending->due[i]->told = result == LEDGER_OK;
-        if (result == LEDGER_OK)
-            payments[i]->state = LEDGER_PAYMENT_REFUNDED;
+        ending->due[i]->told = result == LEDGER_OK && payments[i]->told;
     }
 }
 

@@ -188,6 +188,7 @@ def test_expired_units_are_bought_again_up_to_the_limit(stack, spawn, load):
         victim.start()
         loads.append(load(victim, connections=16, seconds=60, users=400, qty=(1, 2),
                           stop_after=10**9))
+    loads[-1].wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert all(set(one.answers) <= ANSWERS | {"409 sold_out"} for one in loads)
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'") == 0,
