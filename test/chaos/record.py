@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 RECENT = 3000  # orders and keys that clients choose from when they call again
@@ -13,6 +13,10 @@ RECENT = 3000  # orders and keys that clients choose from when they call again
 ACCEPTED = ("201", "200")
 UNKNOWN = (None, "503 outcome_unknown")  # None: no answer came
 NOT_NOW = ("503 unavailable", "503 overloaded", "503 no_order_id")
+# Answers of which the shop learns that it owes the money back.
+PAID_BACK = ("409 payment_too_late", "409 already_paid")
+# The members of an answer that tell of an order's units, time and payment.
+TOLD = ("qty", "ordered_qty", "expires_at", "payment_ref", "payment_state", "retaken", "latest")
 
 
 @dataclass(slots=True)
@@ -31,11 +35,15 @@ class Try:
     round: Optional[int] = None
     told_qty: Optional[int] = None
     status: Optional[str] = None
+    told: dict = field(default_factory=dict)  # as of a Call
+
+    ref = None
 
 
 @dataclass(slots=True)
 class Call:
-    """A look-up, a payment or a cancel of an order. `status`: of the order, where it was told."""
+    """A look-up, or a change of an order: get, pay, cancel, refund, extend. `status`: of the order,
+    where it was told; `told`: those of TOLD that the answer had."""
 
     what: str
     order_id: str
@@ -44,6 +52,32 @@ class Call:
     end: float = 0.0
     answer: Optional[str] = None
     status: Optional[str] = None
+    ref: Optional[str] = None       # of a payment
+    keep: Optional[int] = None      # units, of a cancel or a refund
+    restock: bool = False
+    until: Optional[float] = None   # to which it was to be extended; UTC, in seconds
+    told: dict = field(default_factory=dict)
+
+    @property
+    def may_have_happened(self):
+        return self.answer == "200" or self.answer in UNKNOWN
+
+    @property
+    def decided(self):
+        """A named payment got the answer that it has for good."""
+        return (self.what == "pay" and self.ref is not None and
+                (self.answer in PAID_BACK or self.answer == "200"
+                 or self.told.get("payment_state") is not None))
+
+
+@dataclass(slots=True)
+class Listing:
+    """All pages of a list of the refunds due, read one after the other. `rows`: the payments."""
+
+    start: float
+    end: float
+    sku: Optional[str]  # None: of all sales
+    rows: list
 
 
 @dataclass(slots=True)
@@ -82,12 +116,15 @@ class Record:
 
     def __init__(self):
         self.began = time.monotonic()
+        self.epoch = time.time()  # at the beginning of the run
         self.tries, self.calls, self.changes = [], [], []
         self.pages = []  # that do not add up
+        self.listings = []
         self.answers = Counter()
         self.hangs = []  # (daemon, start, end, what): patient requests without an answer
         self.lates = []  # (daemon, start, end, what): answers after the bound of their class
         self.recent_orders, self.recent_tries = deque(maxlen=RECENT), deque(maxlen=RECENT)
+        self.recent_payments = deque(maxlen=RECENT)  # those with names
         self._numbers, self._lock = itertools.count(1), threading.Lock()
 
     def now(self):
@@ -109,6 +146,12 @@ class Record:
         with self._lock:
             self.calls.append(one)
             self.answers[f"{one.what} " + (one.answer or "no answer")] += 1
+            if one.what == "pay" and one.ref:
+                self.recent_payments.append(one)
+
+    def add_listing(self, one):
+        with self._lock:
+            self.listings.append(one)
 
     def add_change(self, one):
         with self._lock:
@@ -133,7 +176,8 @@ class Record:
         with self._lock:
             self.lates.append(what)
 
-    def some(self, random, recent, count=1):
-        """Some of the recent ones, the same may come twice."""
+    def some(self, random, recent, count=1, newest=RECENT):
+        """Some of the newest of the recent ones, the same may come twice."""
         with self._lock:
-            return [random.choice(recent) for _ in range(count)] if recent else []
+            newest = min(newest, len(recent))
+            return [recent[-random.randint(1, newest)] for _ in range(count)] if recent else []
