@@ -4,7 +4,7 @@ can fail: test_checks.py feeds it false records."""
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from chaos.record import ACCEPTED, UNKNOWN
+from chaos.record import ACCEPTED, PAID_BACK, UNKNOWN
 
 CHECKS = {}
 LATE = 60.0  # seconds after which a change without an answer is not carried out any more
@@ -13,10 +13,20 @@ ORDER_ANSWERS = {
     None, "200", "201", "404 unknown_sku", "409 sold_out", "409 limit_reached",
     "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 overloaded",
     "503 unavailable", "503 no_order_id", "503 outcome_unknown"}
-CALL_ANSWERS = {None, "200", "404 unknown_order", "409 invalid_state", "503 overloaded",
-                "503 unavailable", "503 outcome_unknown"}
-CHANGE_ANSWERS = {None, "200", "404 unknown_sku", "409 sale_in_use", "503 overloaded",
-                  "503 unavailable", "503 outcome_unknown"}
+CALL_ANSWERS = {None, "200", "404 unknown_order", "503 overloaded", "503 unavailable",
+                "503 outcome_unknown"}
+OF_CALLS = {"get": set(), "pay": {"409 invalid_state", *PAID_BACK}, "cancel": {"409 invalid_state"},
+            "refund": {"409 invalid_state", "404 unknown_payment"},
+            "extend": {"409 invalid_state", "409 hold_limit_reached"}}
+CHANGE_ANSWERS = {None, "200", "404 unknown_sku", "409 sale_in_use", "409 refunds_due",
+                  "503 overloaded", "503 unavailable", "503 outcome_unknown"}
+
+# How far an order has come: it never goes back. An expired one is paid when its money is late.
+STEPS = {"reserved": 0, "expired": 1, "paid": 2, "cancelled": 3, "refunded": 3}
+# What an order may have been told as, by what it is in the end.
+WAYS = {"reserved": {"reserved"}, "cancelled": {"reserved", "cancelled"},
+        "expired": {"reserved", "expired"}, "paid": {"reserved", "paid"},
+        "refunded": {"reserved", "paid", "refunded"}}
 
 
 @dataclass
@@ -71,11 +81,15 @@ def told_of(record):
 
 @check("every answer is one that the interface names")
 def known_answers(record, _):
-    for group, known in ((record.tries, ORDER_ANSWERS), (record.calls, CALL_ANSWERS),
-                         (record.changes, CHANGE_ANSWERS)):
+    for group, known in ((record.tries, lambda _: ORDER_ANSWERS),
+                         (record.calls, lambda one: CALL_ANSWERS | OF_CALLS[one.what]),
+                         (record.changes, lambda _: CHANGE_ANSWERS)):
         for one in group:
-            if one.answer not in known:
+            if one.answer not in known(one):
                 yield f"the answer {one.answer}", [one]
+    for one in record.calls:
+        if not one.ref and one.answer in PAID_BACK:
+            yield f"the answer {one.answer} to a payment without a name", [one]
 
 
 @check("an accepted order is in the ledger, as it was told")
@@ -87,8 +101,8 @@ def accepted_are_there(record, books):
         if row is None:
             yield f"order {one.order_id} was answered {one.answer}; it is not in the ledger", [one]
             continue
-        told = (one.sku, one.user, one.qty, one.key, one.round, one.qty)
-        kept = (row.sku, row.user, row.qty, row.key, row.round, one.told_qty)
+        told = (one.sku, one.user, one.qty, one.key, one.round)
+        kept = (row.sku, row.user, row.asked, row.key, row.round)
         if told != kept:
             yield f"order {one.order_id}: asked and told {told}, the ledger has {kept}", [one]
 
@@ -168,56 +182,62 @@ def pages_add_up(record, _):
 
 # Outcomes of orders
 
-def final(status):
-    return status in ("paid", "cancelled", "expired")
-
-
 @check("an order ends in one state, and every answer agrees")
 def one_end(record, books):
+    payments = books.by_order()
     for order_id, events in told_of(record).items():
         row = books.orders.get(order_id)
         if row is None:
             continue
-        wrong = [one for one in events if one.status not in (None, "reserved", row.status)]
+        ways = {None} | WAYS[row.status]
+        if any(payment.outcome == "retaken" for payment in payments[order_id].values()):
+            ways.add("expired")
+        wrong = [one for one in events if one.status not in ways]
         if wrong:
             yield f"order {order_id} was told as {wrong[0].status}, it is {row.status}", events
 
 
-@check("no order is reserved again after its end")
-def ends_stay(record, _):
+@check("no order goes back to a state that it has left")
+def states_stay(record, _):
     for order_id, events in told_of(record).items():
-        ended = min((one.end for one in events if final(one.status)), default=None)
-        if ended is None:
-            continue
-        back = [one for one in events if one.status == "reserved" and one.start > ended]
-        if back:
-            yield f"order {order_id} was told as reserved after its end", events
+        reached = {}  # {state: when it was first told}
+        for one in events:
+            if one.status:
+                reached.setdefault(one.status, one.end)
+        for one in events:
+            back = [status for status, end in reached.items()
+                    if one.status and end < one.start and STEPS[status] > STEPS[one.status]]
+            if back:
+                yield f"order {order_id} was told as {one.status} after it was {back[0]}", events
+                break
 
 
 @check("a payment that was answered 200 is in the ledger, and so is a cancellation")
 def done_is_done(record, books):
-    ends = {"pay": "paid", "cancel": "cancelled"}
+    ends = {"pay": ("paid", "refunded"), "cancel": ("cancelled",)}
     for one in record.calls:
-        if one.what in ends and one.answer == "200":
+        if one.what in ends and one.answer == "200" and not one.keep:
             row = books.orders.get(one.order_id)
-            if row is None or row.status != ends[one.what]:
+            if row is None or row.status not in ends[one.what]:
                 status = row and row.status
                 yield f"order {one.order_id}: {one.what} was answered 200, it is {status}", [one]
 
 
-@check("no order is paid, cancelled or expired without a reason")
+@check("no order is paid, cancelled, expired or refunded without a reason")
 def ends_have_reasons(record, books):
     asked, told = defaultdict(set), told_of(record)
     for one in record.calls:
-        if one.answer in UNKNOWN + ("200",):
+        if one.may_have_happened and not one.keep:
             asked[one.order_id].add(one.what)
     for row in books.orders.values():
         events = told.get(row.order_id, [])
-        if row.status == "paid" and "pay" not in asked[row.order_id]:
+        if row.status in ("paid", "refunded") and "pay" not in asked[row.order_id]:
             yield f"nobody's payment was accepted or unclear: {row}", events
         if row.status == "cancelled" and "cancel" not in asked[row.order_id]:
             yield f"nobody's cancel was accepted or unclear: {row}", events
-        over = row.sku not in books.sales or row.round < books.sales[row.sku][0]
+        if row.status == "refunded" and "refund" not in asked[row.order_id]:
+            yield f"nobody's refund was accepted or unclear: {row}", events
+        over = books.is_over(row)
         if row.status == "expired" and not row.expires and not over:
             yield f"it had no time to pay, and its round goes on: {row}", events
         if row.status == "reserved" and over:
@@ -237,26 +257,77 @@ def told_are_found(record, _):
 @check("an unclear order that is found later is in the ledger, one that is not there is not found")
 def found_are_there(record, books):
     for one in record.calls:
-        if one.answer in ("200", "409 invalid_state") and one.order_id not in books.orders:
+        found = one.answer and one.answer[0] != "5" and one.answer != "404 unknown_order"
+        if found and one.order_id not in books.orders:
             yield f"order {one.order_id} was found, it is not in the ledger", [one]
 
 
 @check("no order of an ended round is paid")
 def no_late_payments(record, books):
+    payments = books.by_order()
     ended = defaultdict(list)  # {sku: [(round that began, when its reset was answered)]}
     for one in record.changes:
         if one.what == "reset" and one.answer == "200" and (one.sku, one.key) in books.resets:
             ended[one.sku].append((books.resets[one.sku, one.key][0], one.end))
     for order_id, events in told_of(record).items():
         row = books.orders.get(order_id)
-        if row is None or row.status != "paid":
+        if row is None or row.status not in ("paid", "refunded"):
             continue
+        refs = {ref for ref, payment in payments[order_id].items() if payment.pays} or {None}
         paying = [one for one in events if getattr(one, "what", "") == "pay"
-                  and one.answer in UNKNOWN + ("200",)]
+                  and one.may_have_happened and one.ref in refs]
         first = min((one.start for one in paying), default=None)
         if first is not None and any(number > row.round and end < first
                                      for number, end in ended[row.sku]):
             yield f"order {order_id} was paid after its round: {row}", events
+
+
+# Units
+
+def kept_parts(record):
+    """{order_id: calls that left, or may have left, an order a part}"""
+    groups = defaultdict(list)
+    for one in record.calls:
+        if one.keep and one.may_have_happened:
+            groups[one.order_id].append(one)
+    return groups
+
+
+@check("an order's units only become fewer, as the shop asked for")
+def units_only_go(record, books):
+    parts = kept_parts(record)
+    for order_id, events in told_of(record).items():
+        row = books.orders.get(order_id)
+        told = [one for one in events if one.answer in ACCEPTED and "qty" in one.told]
+        for one in told if row else ():
+            qty, keep = one.told["qty"], getattr(one, "keep", None)
+            if one.told.get("ordered_qty", qty) != row.asked or qty < row.qty:
+                yield f"order {order_id} was told with {one.told}: {row}", [one]
+            elif keep and qty > keep:
+                yield f"order {order_id} was to keep {keep} units, it was told with {qty}", [one]
+            elif any(other.end < one.start and other.told["qty"] < qty for other in told):
+                yield f"order {order_id} has units again that it gave back", events
+    for row in books.orders.values():
+        if row.qty not in {row.asked, *(one.keep for one in parts[row.order_id])}:
+            yield f"nobody asked for so many units: {row}", parts[row.order_id]
+
+
+@check("units come back as the refunds said")
+def returned_as_said(record, books):
+    refunds, parts = defaultdict(list), kept_parts(record)
+    for one in record.calls:
+        if one.what == "refund" and one.may_have_happened:
+            refunds[one.order_id].append(one)
+    for row in books.orders.values():
+        said = {one.restock for one in refunds[row.order_id]}
+        cut = any(one.what == "cancel" for one in parts[row.order_id])
+        gone = row.asked - (row.qty if row.status != "refunded" else 0)
+        if row.held > row.asked:
+            yield f"it holds more than was ordered: {row}", refunds[row.order_id]
+        elif row.unreturned and False not in said:
+            yield f"no refund kept units off the sale: {row}", refunds[row.order_id]
+        elif said == {False} and not cut and row.unreturned != gone:
+            yield f"{gone} units were not to come back: {row}", refunds[row.order_id]
 
 
 # Limits
@@ -293,8 +364,8 @@ def limits_hold(record, books):
         limits = limits_in_force(record, books, sku)
         units, orders = Counter(), defaultdict(list)
         for row in books.orders.values():
-            if row.sku == sku and row.status in ("reserved", "paid"):
-                units[row.round, row.user] += row.qty
+            if row.sku == sku and row.held:
+                units[row.round, row.user] += row.held
                 orders[row.round, row.user].append(row)
         for (number, user), count in units.items():
             if limits.get(number) is not None and count > limits[number]:

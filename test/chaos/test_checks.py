@@ -2,22 +2,60 @@
 
 import pytest
 
-from chaos.books import Books, Row
+from chaos import money  # noqa: F401  it registers checks
+from chaos.books import Books, Payment, Row
 from chaos.checks import CHECKS, run_checks
-from chaos.record import Call, Change, Page, Record, Try
+from chaos.record import Call, Change, Listing, Page, Record, Try
 
 
-def accepted(order_id="1", key="k1", user="u1", qty=2, answer="201", start=1.0, round_no=1):
+def accepted(order_id="1", key="k1", user="u1", qty=2, answer="201", start=1.0, round_no=1,
+             members=()):
     return Try(key, user, "steady", qty, 0, start, start + 0.1, answer, order_id, round_no, qty,
-               "reserved")
+               "reserved", dict(members))
 
 
-def told(what, answer, status=None, start=2.0, order_id="1"):
-    return Call(what, order_id, 0, start, start + 0.1, answer, status)
+def told(what, answer, status=None, start=2.0, order_id="1", members=(), **asked):
+    return Call(what, order_id, 0, start, start + 0.1, answer, status, **asked,
+                told=dict(members))
 
 
-def row(order_id="1", key="k1", user="u1", qty=2, status="reserved", round_no=1):
-    return Row(order_id, "steady", round_no, user, qty, status, key, False)
+def row(order_id="1", key="k1", user="u1", qty=2, status="reserved", round_no=1, until=None,
+        **more):
+    return Row(order_id, "steady", round_no, user, qty, status, key, until is not None,
+               until=until, **more)
+
+
+# A run of these tests begins at 0: 3.0 is both the third second and a time to pay that ends then.
+
+def at(seconds):
+    return {"expires_at": f"1970-01-01T00:00:0{seconds:.3f}Z"}
+
+
+def pays(answer="200", start=2.0, ref="a", **members):
+    status = "paid" if answer == "200" else members.pop("status", None)
+    if answer == "200":
+        members["payment_ref"] = members.get("payment_ref", ref)
+    elif answer and answer[0] == "4":
+        members.setdefault("payment_state", "refund_due")
+    return told("pay", answer, status, start, ref=ref, members=members)
+
+
+def refunds(answer="200", start=4.0, ref="a", state="refunded", status=None, **asked):
+    members = {"payment_state": state, "payment_ref": ref} if answer == "200" else {}
+    return told("refund", answer, status, start, ref=ref, members=members, **asked)
+
+
+def listed(*refs, start=6.0, state="refund_due", outcome="already_paid"):
+    return Listing(start, start + 0.1, None, [
+        {"order_id": "1", "payment_ref": ref, "sku": "steady", "state": state, "outcome": outcome}
+        for ref in refs])
+
+
+TAKEN = Payment("taken", "in_time")
+RETAKEN = Payment("taken", "retaken")
+BACK = Payment("refunded", "in_time")
+DUE = Payment("refund_due", "already_paid", True)
+LATE = Payment("refund_due", "too_late", True)
 
 
 def page(total=10, sold=4, available=6, segments=((5, 1), (5, 3))):
@@ -30,30 +68,50 @@ def reset(key="r1", start=0.0, limit=None):
     return Change("reset", "steady", {"per_user_limit": limit}, key, 0, start, start + 0.1, "200")
 
 
-def broken(records, rows, sales=None, resets=None, restocks=None):
-    """The checks that tell of violations."""
+def broken(records, rows, sales=None, resets=None, restocks=None, payments=None):
+    """The checks that tell of violations. payments: {ref: Payment} of the order 1."""
     record = Record()
+    record.epoch = 0.0
     for one in records:
         {Try: record.add_try, Call: record.add_call, Change: record.add_change,
-         Page: record.add_page}[type(one)](one)
+         Page: record.add_page, Listing: record.add_listing}[type(one)](one)
     books = Books({one.order_id: one for one in rows}, restocks or {},
-                  resets or {("steady", "r1"): (1, 10)}, sales or {"steady": (1, 10)})
+                  resets or {("steady", "r1"): (1, 10)}, sales or {"steady": (1, 10)},
+                  {("1", ref): one for ref, one in (payments or {}).items()})
     return {title for title, found in run_checks(record, books).items() if found}
 
 
 THERE = "an accepted order is in the ledger, as it was told"
 END = "an order ends in one state, and every answer agrees"
 DONE = "a payment that was answered 200 is in the ledger, and so is a cancellation"
-REASON = "no order is paid, cancelled or expired without a reason"
+REASON = "no order is paid, cancelled, expired or refunded without a reason"
+STAYS = "no order goes back to a state that it has left"
+UNITS = "an order's units only become fewer, as the shop asked for"
+RETURNED = "units come back as the refunds said"
 ONE_KEY = "a key has one order, and every answer names it"
 REFUSED = "an order that was only refused is not in the ledger"
 LIMIT = "nobody has more than the greatest limit that was in force"
+KNOWN = "every answer is one that the interface names"
+UNASKED = "every order in the ledger was asked for"
 PAGES = "every stock page adds up"
 FOUND = "an unclear order that is found later is in the ledger, one that is not there is not found"
+ANSWERED = "a payment that was answered is in the ledger, as it was answered"
+REFUNDED = "a refund that was answered is in the ledger, as it was answered"
+INVENTED = "no payment is in the ledger that nobody told"
+STAY = "a payment that was refunded stays refunded, and its outcome stays"
+SUMS = "paid, due back and refunded make up the money that was told"
+ONCE = "an order that is paid by name has one payment that pays it, others have none"
+OUTCOME = "every payment has its outcome for a reason"
+PAID_BACK = "no payment is refunded without a reason"
+LISTS = "a list of the refunds due has each that is due, and no other"
+RETIRED = "a sale is retired in spite of refunds due only if the operator says so"
+HOLDS = "an order is held as long as was told, and no longer than was asked for"
 
 CASES = {
     "an accepted order is lost": ([accepted()], [], {THERE}),
     "an accepted order has another quantity": ([accepted()], [row(qty=3)], {THERE}),
+    "an accepted order has more units than asked for": (
+        [accepted(members={"qty": 2})], [row(qty=3)], {THERE, UNITS}),
     "an accepted order has another key": (
         [accepted()], [row(key="k2")], {THERE, "every order in the ledger was asked for"}),
     "an order is acknowledged twice": (
@@ -80,13 +138,25 @@ CASES = {
         [accepted(), told("pay", "200", "paid")], [row()], {END, DONE}),
     "a cancellation is lost": (
         [accepted(), told("cancel", "200", "cancelled"), told("pay", "200", "paid", 3.0)],
-        [row(status="paid")], {END, DONE}),
+        [row(status="paid")], {END, DONE, STAYS}),
     "a paid order is reserved again": (
         [accepted(), told("pay", "200", "paid"), told("get", "200", "reserved", 3.0)],
-        [row(status="paid")], {"no order is reserved again after its end"}),
-    "nobody paid": ([accepted()], [row(status="paid")], {REASON}),
+        [row(status="paid")], {STAYS}),
+    "an order is paid after its refund": (
+        [accepted(), pays(), refunds(status="refunded"), told("get", "200", "paid", 5.0)],
+        [row(status="refunded", unreturned=2)], {STAYS}, {"a": BACK}),
+    "an order that was paid in time was expired": (
+        [accepted(), told("get", "200", "expired", 2.0), pays(start=3.0)], [row(status="paid")],
+        {END}, {"a": TAKEN}),
+    "a cancelled order is paid": (
+        [accepted(), told("cancel", "200", "cancelled"), pays(start=3.0)], [row(status="paid")],
+        {END, DONE, STAYS}, {"a": TAKEN}),
+    "nobody paid": ([accepted()], [row(status="paid")], {REASON, ONCE}),
     "nobody cancelled": ([accepted()], [row(status="cancelled")], {REASON}),
     "an order expires that had no time to pay": ([accepted()], [row(status="expired")], {REASON}),
+    "nobody refunded": (
+        [accepted(), pays()], [row(status="refunded", unreturned=2)],
+        {REASON, RETURNED, "no payment is refunded without a reason"}, {"a": BACK}),
     "an order is not found": (
         [accepted(), told("get", "404 unknown_order")], [row()],
         {"an order that was told of is found"}),
@@ -97,14 +167,187 @@ CASES = {
     "a page mixes two rounds": ([page(segments=((5, 1), (6, 3)))], [], {PAGES}),
     "a page is oversold": ([page(5, 4, 1, ((1, 2), (4, 2)))], [], {PAGES}),
     "a strange answer": (
-        [accepted(None, answer="500 oops")], [], {"every answer is one that the interface names"}),
+        [accepted(None, answer="500 oops")], [], {KNOWN}),
+    "a strange answer to a look-up": ([told("get", "409 already_paid")], [row()], {KNOWN, UNASKED}),
+    "a payment without a name is due back": (
+        [accepted(), told("pay", "409 already_paid")], [row()], {KNOWN}),
 }
+
+PAID = row(status="paid")
+# Records, the order, titles and payments: the order was accepted.
+OF_MONEY = {
+    "a payment is lost": ([pays()], PAID, {ANSWERED, SUMS, ONCE}, {}),
+    "a payment is due though it was taken": (
+        [pays()], row(status="paid"), {ANSWERED, ONCE, OUTCOME}, {"a": DUE}),
+    "a payment is taken though it came too late": (
+        [pays("409 payment_too_late")], row(status="paid", until=1.5), {ANSWERED, REASON},
+        {"a": RETAKEN}),
+    "money that is due is lost": (
+        [pays(), pays("409 already_paid", 3.0, "b")], PAID, {ANSWERED, SUMS}, {"a": TAKEN}),
+    "a payment was retaken, the answer said nothing": (
+        [pays()], row(status="paid", until=1.5), {ANSWERED}, {"a": RETAKEN}),
+    "a payment has the name of another": (
+        [pays(payment_ref="b")], PAID, {ANSWERED}, {"a": TAKEN}),
+    "a refund is lost": (
+        [pays(), refunds(restock=True)], PAID, {REFUNDED}, {"a": TAKEN}),
+    "a part is refunded of a payment that is due": (
+        [pays(), pays("409 already_paid", 3.0, "b"), refunds(ref="b", state="taken", keep=2)], PAID,
+        {REFUNDED}, {"a": TAKEN, "b": DUE}),
+    "a known payment is unknown": (
+        [pays(), refunds("404 unknown_payment")], PAID, {REFUNDED}, {"a": TAKEN}),
+    "a refund is refused": ([pays(), refunds("409 invalid_state")], PAID, {REFUNDED},
+                            {"a": TAKEN}),
+    "nobody told a payment": ([pays()], PAID, {INVENTED, SUMS}, {"a": TAKEN, "b": DUE}),
+    "an unavailable payment was taken": (
+        [pays(), pays("503 unavailable", 3.0, "b")], PAID, {INVENTED, SUMS},
+        {"a": TAKEN, "b": DUE}),
+    "a refunded payment is due again": (
+        [pays(), pays("409 already_paid", ref="b"), refunds(ref="b"),
+         pays("409 already_paid", 5.0, "b")], PAID, {STAY},
+        {"a": TAKEN, "b": Payment("refunded", "already_paid")}),
+    "a payment is answered in two ways": (
+        [pays(), pays("409 already_paid", 3.0)], PAID, {STAY, ANSWERED}, {"a": TAKEN}),
+    "two payments are taken": (
+        [pays(), pays(start=3.0, ref="b")], PAID, {ONCE}, {"a": TAKEN, "b": TAKEN}),
+    "a payment is taken of an order that is not paid": (
+        [pays(None)], row(), {ONCE}, {"a": TAKEN}),
+    "the order of a refunded payment is still paid": (
+        [pays(), refunds(restock=True)], PAID, {ONCE}, {"a": BACK}),
+    "a payment that is due is not on the list": (
+        [pays(), pays("409 already_paid", 3.0, "b")], PAID, {ONCE},
+        {"a": TAKEN, "b": Payment("refund_due", "already_paid")}),
+    "nobody had paid an order that was paid already": (
+        [pays("409 already_paid")], row(), {OUTCOME}, {"a": DUE}),
+    "a payment in time was too late": (
+        [pays("409 payment_too_late")], row(until=3.0), {OUTCOME}, {"a": LATE}),
+    "a payment in time was retaken": (
+        [pays(retaken=True)], row(status="paid", until=3.0), {OUTCOME}, {"a": RETAKEN}),
+    "a late payment was in time": (
+        [pays(start=4.0)], row(status="paid", until=3.0), {OUTCOME}, {"a": TAKEN}),
+    "nobody refunded what is due": (
+        [pays(), pays("409 already_paid", 3.0, "b")], PAID, {PAID_BACK},
+        {"a": TAKEN, "b": Payment("refunded", "already_paid")}),
+}
+
+CUT = told("cancel", "200", "reserved", keep=1, members={"qty": 1, "ordered_qty": 2})
+# Records, the order, and titles.
+OF_UNITS = {
+    "an order has more units than were to stay": (
+        [told("cancel", "200", "reserved", keep=1, members={"qty": 2})], row(), {UNITS}),
+    "an order has its units again": (
+        [CUT, told("get", "200", "reserved", 3.0, members={"qty": 2})], row(qty=1, ordered=2),
+        {UNITS}),
+    "an order is told with fewer units than it has": ([CUT], row(), {UNITS}),
+    "nobody cut an order": ([], row(qty=1, ordered=2), {UNITS}),
+    "it is not told what was ordered": (
+        [CUT, told("get", "200", "reserved", 3.0, members={"qty": 1})], row(qty=1, ordered=2),
+        {UNITS}),
+    "units were kept off the sale": (
+        [pays(), refunds(restock=True)], row(status="refunded", unreturned=2), {RETURNED}),
+    "units came back that were not to": ([pays(), refunds()], row(status="refunded"), {RETURNED}),
+    "a part came back that was not to": (
+        [pays(), refunds(keep=1, state="taken")], row(status="paid", qty=1, ordered=2),
+        {RETURNED}),
+    "an order holds more than it was of": (
+        [pays(), refunds()], row(status="refunded", unreturned=3), {RETURNED}),
+}
+
+
+@pytest.mark.parametrize("name", OF_UNITS)
+def test_false_units_are_noticed(name):
+    records, order, titles = OF_UNITS[name]
+    payment = BACK if order.status == "refunded" else TAKEN
+    payments = {one.ref: payment for one in records if one.ref}
+    assert broken([accepted(), *records], [order], payments=payments) == titles
+
+
+@pytest.mark.parametrize("rows, titles", [
+    (["b"], set()), ([], {LISTS}), (["b", "b"], {LISTS}), (["c", "b"], {LISTS})],
+    ids=["right", "missing", "twice", "unsorted"])
+def test_false_list_of_refunds_due_is_noticed(rows, titles):
+    records = [accepted(), pays(), pays("409 already_paid", 3.0, "b"),
+               pays(None, 5.95, "c"), listed(*rows)]
+    assert broken(records, [PAID], payments={"a": TAKEN, "b": DUE, "c": DUE}) == titles
+
+
+@pytest.mark.parametrize("change", [
+    {"state": "taken"}, {"outcome": "too_late"}, {"start": 7.0}, {"ref": "d"}],
+    ids=["another state", "another outcome", "refunded before", "unknown"])
+def test_list_that_has_what_is_not_due_is_noticed(change):
+    records = [accepted(), pays(), pays("409 already_paid", 3.0, "b"), refunds(ref="b", start=6.05)]
+    kept = {"a": TAKEN, "b": Payment("refunded", "already_paid")}
+    assert not broken([*records, listed("b")], [PAID], payments=kept)
+    ref = change.pop("ref", "b")
+    assert broken([*records, listed(ref, **change)], [PAID], payments=kept) == {LISTS}
+
+
+@pytest.mark.parametrize("answer, elsewhere, state, titles", [
+    ("409 refunds_due", False, "refund_due", set()), ("200", True, "refund_due", set()),
+    ("200", False, "refund_due", {RETIRED}), ("409 refunds_due", True, "refund_due", {RETIRED}),
+    ("200", False, "refunded", set()), ("409 refunds_due", False, "refunded", {RETIRED})])
+def test_sale_retired_in_spite_of_refunds_due_is_noticed(answer, elsewhere, state, titles):
+    records = [accepted(), pays(), pays("409 already_paid", 3.0, "b"),
+               Change("retire", "steady", {"refunds_elsewhere": elsewhere}, None, 0, 6.0, 6.1,
+                      answer)]
+    if state == "refunded":
+        records.append(refunds(ref="b"))
+    payments = {"a": TAKEN, "b": Payment(state, "already_paid", state == "refund_due")}
+    assert broken(records, [PAID], payments=payments) == titles
+
+
+@pytest.mark.parametrize("records, order, titles", [
+    ([], row(until=3.0), set()),
+    ([told("extend", "200", "reserved", until=5.0, members=at(5))], row(until=5.0), set()),
+    ([told("extend", None, until=5.0)], row(until=5.0), set()),
+    ([told("extend", "200", "reserved", until=5.0, members=at(5))], row(until=3.0), {HOLDS}),
+    ([], row(until=5.0), {HOLDS}),
+    ([told("extend", "200", "reserved", until=5.0, members=at(5)),
+      told("get", "200", "reserved", 3.0, members=at(3))], row(until=5.0), {HOLDS}),
+    ([told("get", "200", "expired", 2.0)], row(status="expired", until=3.0), {HOLDS}),
+    ([told("get", "200", "expired", 3.0)], row(status="expired", until=3.0), set()),
+    ([told("get", "200", "expired", 3.5)], row(status="expired", until=4.0, grace=1), {HOLDS})],
+    ids=["as ordered", "extended", "perhaps extended", "not extended", "extended by nobody",
+         "shorter again", "expired too early", "expired", "expired within the grace"])
+def test_hold_that_is_not_kept_is_noticed(records, order, titles):
+    ordered = accepted(members={"qty": 2, **at(3)})
+    assert broken([ordered, *records], [order]) == titles
+
+
+def test_units_that_were_not_restocked_count_towards_the_limit():
+    records = [reset(limit=3), accepted(), accepted("2", "k2"), pays(), refunds()]
+    rows = [row(status="refunded", unreturned=2), row("2", "k2")]
+    assert broken(records, rows, payments={"a": BACK}) == {LIMIT}
+    rows[0].unreturned, records[-1] = 0, refunds(restock=True)
+    assert not broken(records, rows, payments={"a": BACK})
+
+
+def test_true_record_of_money_passes():
+    records = [
+        accepted(members={"qty": 2, **at(1.5)}), told("get", "200", "expired", 1.8),
+        pays(start=2.0, retaken=True), pays("409 already_paid", 3.0, "b", status="paid"),
+        pays("503 unavailable", 3.0, "c"), pays(None, 3.0, "d"), listed("b", start=3.5),
+        refunds(ref="b", status="paid"), pays("409 already_paid", 5.0, "b", status="paid",
+                                              payment_state="refunded"),
+        refunds(keep=1, state="taken", start=5.0, status="paid", restock=True),
+        refunds(start=6.0, status="refunded"),
+        pays("409 invalid_state", 7.0, status="refunded", payment_state="refunded"),
+        pays("409 payment_too_late", 7.0, "e", status="refunded")]
+    order = row(status="refunded", qty=1, ordered=2, unreturned=1, until=1.5)
+    payments = {"a": Payment("refunded", "retaken"), "b": Payment("refunded", "already_paid"),
+                "d": DUE, "e": LATE}
+    assert not broken(records, [order], payments=payments)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_false_record_is_noticed(name):
-    records, rows, titles = CASES[name]
-    assert broken(records, rows) == titles
+    records, rows, titles, *payments = CASES[name]
+    assert broken(records, rows, payments=payments[0] if payments else None) == titles
+
+
+@pytest.mark.parametrize("name", OF_MONEY)
+def test_false_record_of_money_is_noticed(name):
+    records, order, titles, payments = OF_MONEY[name]
+    assert broken([accepted(), *records], [order], payments=payments) == titles
 
 
 def test_true_record_passes():
@@ -158,8 +401,10 @@ def test_payment_after_the_end_of_a_round_is_noticed():
 
 def test_every_check_can_fail():
     """Those above name each of them."""
-    named = set().union(*(titles for *_, titles in CASES.values())) | {
-        LIMIT, "no order of an ended round is paid", "rounds are begun once each",
+    named = set().union(*(case[2] for case in [*CASES.values(), *OF_MONEY.values(),
+                                               *OF_UNITS.values()])) | {
+        LIMIT, LISTS, HOLDS, RETIRED, "no order of an ended round is paid",
+        "rounds are begun once each",
         "a restock and a reset that were answered 200 happened, once",
         "a sale has the units of its reset and its restocks",
         "a change that was only refused did not happen"}
