@@ -1,12 +1,13 @@
-"""Clients: they order, repeat, pay, cancel and look, and note every answer."""
+"""Clients: they order, repeat, pay, extend, cancel, refund and look, and note every answer."""
 
 import http.client
 import json
 import random
 import threading
 import time
+from datetime import datetime, timezone
 
-from chaos.record import UNKNOWN, Call, Change, Page, Try
+from chaos.record import TOLD, UNKNOWN, Call, Change, Page, Try
 from harness import standstill
 from harness.bounds import is_late
 
@@ -16,6 +17,18 @@ PAUSE = (0.005, 0.04)               # seconds between two requests of a client
 USERS = 60                          # who buy again and again, and reach their limits
 SALES = ("steady", "limited", "brief")
 WEIGHTS = (5, 3, 2)
+HOT = 40                # of the newest orders and payments, for which calls of several clients race
+LATE_AFTER = 8.0        # seconds after which most orders that have a time to pay have expired
+NAMED = 0.85            # of the payments
+
+
+def told_by(content):
+    return {name: content[name] for name in TOLD if name in content}
+
+
+def time_text(seconds):
+    at = datetime.fromtimestamp(seconds, timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Client:
@@ -77,16 +90,22 @@ class Client:
         one.end, one.answer = self.record.now(), answer
         one.order_id, one.round = content.get("order_id"), content.get("round")
         one.told_qty, one.status = content.get("qty"), content.get("status")
+        one.told = told_by(content)
         if answer not in ("200", "201"):
             one.status = None
         self.record.add_try(one)
         return one
 
-    def call(self, what, daemon, order_id, timeout=PATIENCE):
-        one = Call(what, order_id, daemon, self.record.now())
+    def call(self, what, daemon, order_id, timeout=PATIENCE, **asked):
+        """asked: ref, keep, restock and until, as a Call has them."""
+        one = Call(what, order_id, daemon, self.record.now(), **asked)
         method, tail = ("GET", "") if what == "get" else ("POST", f"/{what}")
-        answer, content = self.send(daemon, method, f"/order/{order_id}{tail}", timeout=timeout)
-        one.end, one.answer = self.record.now(), answer
+        body = {"payment_ref": one.ref, "keep": one.keep, "restock": one.restock or None,
+                "expires_at": one.until and time_text(one.until)}
+        body = {name: value for name, value in body.items() if value is not None}
+        answer, content = self.send(daemon, method, f"/order/{order_id}{tail}", body or None,
+                                    timeout=timeout)
+        one.end, one.answer, one.told = self.record.now(), answer, told_by(content)
         one.status = content.get("status" if answer == "200" else "order_status")
         self.record.add_call(one)
         return one
@@ -126,10 +145,11 @@ class Buyer(Client):
         self.home = home
 
     def run(self, stop):
-        acts = (self.buy, self.repeat, self.pay, self.cancel, self.look, self.look_at_stock,
-                self.list_orders)
+        acts = {self.buy: 42, self.repeat: 14, self.pay: 10, self.pay_again: 5, self.pay_twice: 3,
+                self.pay_late: 6, self.extend: 3, self.cancel: 5, self.cut: 3, self.refund: 7,
+                self.look: 10, self.look_at_stock: 3, self.list_orders: 2}
         while not stop.is_set():
-            self.random.choices(acts, (50, 17, 10, 8, 10, 3, 2))[0]()
+            self.random.choices(list(acts), acts.values())[0]()
             time.sleep(self.random.uniform(*PAUSE))
         self.close()
 
@@ -153,15 +173,56 @@ class Buyer(Client):
         for one in (unclear or some)[:1]:
             self.order(self.anywhere(), one.sku, one.user, one.qty, one.key, self.patience())
 
-    def ask(self, what):
-        for one in self.record.some(self.random, self.record.recent_orders):
-            self.call(what, self.anywhere(), one.order_id, self.patience())
+    def ask(self, what, **asked):
+        """Of any recent order, or of one that others ask about, too."""
+        newest = self.random.choice((HOT, len(self.record.recent_orders)))
+        for one in self.record.some(self.random, self.record.recent_orders, newest=newest):
+            self.call(what, self.anywhere(), one.order_id, self.patience(), **asked)
+
+    def new_ref(self):
+        return f"pi{self.record.number()}"
 
     def pay(self):
-        self.ask("pay")
+        self.ask("pay", ref=self.new_ref() if self.random.random() < NAMED else None)
+
+    def some_payments(self, count):
+        newest = self.random.choice((HOT, len(self.record.recent_payments)))
+        return self.record.some(self.random, self.record.recent_payments, count, newest)
+
+    def pay_again(self):
+        """The same payment: of a few the first whose outcome is not known, if there is one."""
+        some = self.some_payments(5)
+        unclear = [one for one in some if one.answer in UNKNOWN]
+        for one in (unclear or some)[:1]:
+            self.call("pay", self.anywhere(), one.order_id, self.patience(), ref=one.ref)
+
+    def pay_twice(self):
+        """Another payment of an order that has one."""
+        for one in self.some_payments(1):
+            self.call("pay", self.anywhere(), one.order_id, self.patience(), ref=self.new_ref())
+
+    def pay_late(self):
+        """An order that has probably expired."""
+        before = self.record.now() - LATE_AFTER
+        some = self.record.some(self.random, self.record.recent_orders, 20)
+        for one in [one for one in some if one.sku != "steady" and one.start < before][:1]:
+            self.call("pay", self.anywhere(), one.order_id, self.patience(), ref=self.new_ref())
+
+    def extend(self):
+        self.ask("extend", until=round(time.time() + self.random.uniform(0.5, 12), 3))
 
     def cancel(self):
         self.ask("cancel")
+
+    def cut(self):
+        self.ask("cancel", keep=self.random.randint(1, 3))
+
+    def refund(self):
+        """Of any payment, whether it has paid its order or not."""
+        for one in self.some_payments(1):
+            keep = self.random.randint(1, 3) if self.random.random() < 0.3 else None
+            self.call("refund", self.anywhere(), one.order_id, self.patience(), ref=one.ref,
+                      restock=self.random.random() < 0.5, keep=keep)
 
     def look(self):
         self.ask("get")

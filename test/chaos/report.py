@@ -27,7 +27,15 @@ class Printer:
         orders = sum(count for answer, count in answers.items() if answer.startswith("order "))
         self.line(f"---- {sum(counts.values())} faults of {len(counts)} kinds, {orders} orders,"
                   f" {answers['order 201']} accepted, {answers['pay 200']} paid,"
-                  f" {answers['cancel 200']} cancelled")
+                  f" {answers['cancel 200']} cancelled, {answers['refund 200']} refunded")
+
+    def payments(self, books):
+        counts = Counter(f"{one.outcome} and {one.state}" for one in books.payments.values())
+        self.line(f"{len(books.payments)} payments: " + ", ".join(
+            f"{count} {text}" for text, count in sorted(counts.items())))
+        rows = books.orders.values()
+        self.line(f"{sum(row.ordered is not None for row in rows)} orders kept a part,"
+                  f" {sum(row.unreturned for row in rows)} refunded units are not on sale again")
 
 
 def print_summary(seed, duration, injector, record, results):
@@ -54,8 +62,9 @@ def print_counts(record):
     orders = {one.order_id for one in record.tries if one.answer in ("200", "201")}
     done = Counter(one.what for one in record.calls if one.answer == "200")
     print(f"\nchecked: {len(record.tries)} answers to orders, {len(orders)} accepted orders,"
-          f" {done['pay']} payments, {done['cancel']} cancels, {done['get']} look-ups,"
-          f" {len(record.changes)} operators' calls\n")
+          f" {done['pay']} payments, {done['cancel']} cancels, {done['refund']} refunds,"
+          f" {done['extend']} extensions, {done['get']} look-ups, {len(record.listings)} lists of"
+          f" refunds due, {len(record.changes)} operators' calls\n")
 
 
 def print_results(results, injector, seed):

@@ -12,14 +12,15 @@ a_daemon = one_of(*range(DAEMONS))
 STEADY = {"total": 60_000, "segments": 3}
 LIMITED = {"total": 3000, "segments": 8}
 BRIEF = {"total": 60, "segments": 2}
-TERMS = {"limited": {"per_user_limit": 6, "pay_within_s": 5}}
+TERMS = {"limited": {"per_user_limit": 6, "pay_within_s": 5, "hold_max_s": 12},
+         "brief": {"pay_within_s": 4, "hold_max_s": 8}}
 SHAPES = {"steady": STEADY, "limited": LIMITED, "brief": BRIEF}
 OPEN = {"starts_at": None, "ends_at": None, "paused": False}
 
 
 def reset_body(sku):
     return {**SHAPES[sku], "end_round": True, **OPEN, "per_user_limit": None, "pay_within_s": None,
-            **TERMS.get(sku, {})}
+            "late_payment": "retake", "hold_max_s": None, "grace_s": None, **TERMS.get(sku, {})}
 
 
 def twice(cluster, daemon, what, sku, body):
@@ -56,6 +57,24 @@ def change_time_to_pay(cluster, daemon, pay_within_s):
     cluster.operator.change("patch", daemon, "limited", {"pay_within_s": pay_within_s})
 
 
+@kind("operator", daemon=a_daemon, sku=one_of("limited", "brief"), lasts=seconds(0.5, 4))
+def refund_late_payments(cluster, daemon, sku, lasts):
+    """Late money is paid back for a while."""
+    cluster.operator.change("patch", daemon, sku, {"late_payment": "refund"})
+    time.sleep(lasts)
+    cluster.operator.change("patch", (daemon + 1) % DAEMONS, sku, {"late_payment": "retake"})
+
+
+@kind("operator", daemon=a_daemon, sku=one_of("limited", "brief"), grace_s=one_of(None, 0, 1, 3))
+def change_grace(cluster, daemon, sku, grace_s):
+    cluster.operator.change("patch", daemon, sku, {"grace_s": grace_s})
+
+
+@kind("operator", daemon=a_daemon, hold_max_s=one_of(None, 4, 8, 16))
+def change_longest_hold(cluster, daemon, hold_max_s):
+    cluster.operator.change("patch", daemon, "limited", {"hold_max_s": hold_max_s})
+
+
 @kind("operator", daemon=a_daemon, lasts=seconds(0.1, 1))
 def pause_sale(cluster, daemon, lasts):
     cluster.operator.change("patch", daemon, "limited", {"paused": True})
@@ -73,12 +92,13 @@ def change_window(cluster, daemon, lasts):
     cluster.operator.change("patch", (daemon + 1) % DAEMONS, "limited", {"ends_at": None})
 
 
-@kind("operator", daemon=a_daemon, gone=seconds(0, 0.5))
-def retire(cluster, daemon, gone):
+@kind("operator", daemon=a_daemon, gone=seconds(0, 0.5), elsewhere=one_of(False, True))
+def retire(cluster, daemon, gone, elsewhere):
     """The sale ends for good, and the sku gets a new one. Reserved orders would forbid it, so they
-    end first, by a reset; new ones may come in between."""
+    end first, by a reset; new ones may come in between. Refunds that are due forbid it, unless the
+    operator says that they are made elsewhere; the shop makes them later all the same."""
     twice(cluster, daemon, "reset", "brief", reset_body("brief"))
-    cluster.operator.change("retire", daemon, "brief")
+    cluster.operator.change("retire", daemon, "brief", {"refunds_elsewhere": elsewhere})
     time.sleep(gone)
     twice(cluster, daemon, "reset", "brief", reset_body("brief"))
 
