@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.audit import audit_until_settled
+from chaos.accounts import Accounts
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
 from chaos.crowd import SKU
@@ -28,15 +29,21 @@ class Closing:
         """crowd: the (order_id, qty) that were accepted beside those of the record."""
         self.cluster, self.record, self.crowd, self.results = cluster, record, crowd, {}
         self.client = Client(cluster, record, "closing")
+        self.accounts = Accounts(self)
 
     def run(self):
         for title, step in (("the faults left no wrong count", self.audit_unsettled),
                             ("every unclear order is decided", self.decide_unclear),
                             ("every sale opens", self.open_sales),
+                            ("every unclear payment is decided", self.accounts.decide),
                             ("orders that are over end", self.await_ends),
                             ("the ledger agrees with itself", self.audit_unsettled),
+                            ("late money buys units while there are some, and they return",
+                             self.accounts.pay_late),
                             ("every unit that is left can be bought, in large quantities",
                              self.sell_rest),
+                            ("payments are listed and audited as the ledger has them",
+                             self.accounts.compare_lists),
                             ("orders, units sold and what Redis says agree", self.audit_strictly)):
             self.title, self.results[title] = title, []
             try:
@@ -65,14 +72,19 @@ class Closing:
         unclear = [tries[0] for (_, key), tries in by_key(self.record).items()
                    if key and not any(one.answer in ACCEPTED for one in tries)
                    and any(one.answer in UNKNOWN for one in tries)]
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(self.decide, batched(unclear, 50)))
+        self.side_by_side(unclear, lambda client, one: self.repeat(
+            lambda daemon: client.order(daemon, one.sku, one.user, one.qty, one.key),
+            lambda again: again.answer and again.answer[0] != "5"))
 
-    def decide(self, group):
+    def side_by_side(self, items, act):
+        """act(client, item) for all of them, by several clients."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda group: self.act_on(group, act), batched(items, 50)))
+
+    def act_on(self, group, act):
         client = Client(self.cluster, self.record, "deciding")
         for one in group:
-            self.repeat(lambda daemon: client.order(daemon, one.sku, one.user, one.qty, one.key),
-                        lambda again: again.answer and again.answer[0] != "5")
+            act(client, one)
         client.close()
 
     def open_sales(self):
@@ -82,7 +94,10 @@ class Closing:
                 key = f"closing{self.record.number()}"
                 self.repeat(lambda daemon: self.client.change("reset", daemon, sku,
                                                               reset_body(sku), key), done)
-            self.repeat(lambda daemon: self.client.change("patch", daemon, sku, OPEN), done)
+            self.patch(sku, OPEN)
+
+    def patch(self, sku, body):
+        self.repeat(lambda daemon: self.client.change("patch", daemon, sku, body), done)
 
     def await_ends(self):
         wait_until(lambda: self.cluster.ledger.number(RESERVED_FOR_LONG) == 0,
@@ -103,8 +118,9 @@ class Closing:
 
     def sell_rest(self):
         for sku in SHAPES:
-            self.repeat(lambda daemon: self.client.change("patch", daemon, sku, {
-                "per_user_limit": None, "pay_within_s": None}), done)
+            self.patch(sku, {"per_user_limit": None, "pay_within_s": None})
+            self.sell_out(sku)
+            self.accounts.sell_again(sku)
             self.sell_out(sku)
 
     def left(self, sku):

@@ -1,0 +1,145 @@
+"""The end of a run, as far as it is about money: a Closing does these steps, too."""
+
+from collections import Counter
+
+from chaos.faults.operator import SHAPES
+from chaos.money import by_payment, is_refunded
+from chaos.record import UNKNOWN
+from chaos.shop import Lists
+
+LATE_EACH = 12         # late payments of each sale that has a time to pay
+WITH_TIME = ("limited", "brief")
+LISTED_MAX = 1000      # payments of a page
+NO_TIME = {"per_user_limit": None, "pay_within_s": None, "grace_s": None, "late_payment": "retake"}
+ONE_PAYMENT = """SELECT order_id, qty, payment_ref FROM orders JOIN sale USING (sku, round)
+    JOIN payment USING (order_id)
+    WHERE sku = '{}' AND status = 'paid' AND state = 'taken' LIMIT 1"""
+EXPIRED = """SELECT order_id, qty FROM orders o JOIN sale USING (sku, round)
+    WHERE sku = '{}' AND status = 'expired'
+    AND NOT EXISTS (SELECT 1 FROM payment p WHERE p.order_id = o.order_id) LIMIT {}"""
+PAYMENTS = """SELECT p.order_id, payment_ref, state, outcome, status FROM payment p
+    JOIN orders USING (order_id) ORDER BY p.order_id, payment_ref"""
+
+
+def is_answered(call):
+    return bool(call.answer) and call.answer[0] != "5"
+
+
+def undecided(record):
+    """One call of each payment, and of each refund, of which no answer told what became of it."""
+    for calls in by_payment(record).values():
+        pays = [one for one in calls if one.what == "pay"]
+        if any(one.answer in UNKNOWN for one in pays) and not any(map(is_answered, pays)):
+            yield pays[0]
+        refunds = [one for one in calls if one.what == "refund" and not one.keep]
+        if any(one.answer in UNKNOWN for one in refunds) and not any(map(is_refunded, refunds)):
+            yield refunds[0]
+
+
+class Accounts:
+    """The steps of a Closing about payments."""
+
+    def __init__(self, closing):
+        self.closing, self.ledger = closing, closing.cluster.ledger
+        self.shop = Lists(closing.cluster, closing.record, "closing shop")
+        self.daemons = range(len(closing.cluster.daemons))
+
+    def again(self, client, one):
+        """Repeats a payment or a refund until it is answered."""
+        return self.closing.repeat(
+            lambda daemon: client.call(one.what, daemon, one.order_id, ref=one.ref,
+                                       restock=one.restock), is_answered)
+
+    def ask(self, what, order_id, **asked):
+        return self.closing.repeat(
+            lambda daemon: self.shop.call(what, daemon, order_id, **asked), is_answered)
+
+    # steps
+
+    def decide(self):
+        """By a repeat of each payment and refund whose outcome nobody was told."""
+        self.closing.side_by_side(list(undecided(self.closing.record)), self.again)
+
+    def pay_late(self):
+        """A late payment gets units while its sale has as many left, which a refund returns."""
+        for sku in WITH_TIME:
+            self.closing.patch(sku, NO_TIME)
+            for order_id, qty in self.ledger.run(EXPIRED.format(sku, LATE_EACH)):
+                self.pay_one_late(sku, order_id, int(qty))
+
+    def pay_one_late(self, sku, order_id, qty):
+        left, ref = self.closing.left(sku), f"pi{self.closing.record.number()}"
+        one = self.ask("pay", order_id, ref=ref)
+        taken = qty if left >= qty else 0
+        self.expect(one, "200" if taken else "409 payment_too_late", f"{left} units were left")
+        self.expect_left(sku, left - taken, one)
+        if int(order_id) % 2:
+            back = self.ask("refund", order_id, ref=ref, restock=True)
+            self.expect(back, "200", "a refund of any payment is noted")
+            self.expect_left(sku, left, back)
+
+    def expect(self, one, answer, why):
+        if one and one.answer != answer:
+            self.closing.fail(f"{why}; {one.what} is answered {one.answer}", [one])
+
+    def expect_left(self, sku, units, one):
+        left = self.closing.left(sku)
+        if left != units:
+            self.closing.fail(f"{sku} has {left} units left, not {units}", [one] if one else [])
+
+    def sell_again(self, sku):
+        """Of a sale that has sold its last unit: late money is due back, and what a refund puts
+        back on sale is bought again, all of it."""
+        for order_id, _ in self.ledger.run(EXPIRED.format(sku, 1)):
+            self.expect(self.ask("pay", order_id, ref=f"pi{self.closing.record.number()}"),
+                        "409 payment_too_late", f"{sku} is sold out")
+        for order_id, qty, ref in self.ledger.run(ONE_PAYMENT.format(sku)):
+            back = self.ask("refund", order_id, ref=ref, restock=True)
+            self.expect(back, "200", f"order {order_id} is paid by {ref}")
+            self.expect_left(sku, int(qty), back)
+
+    def compare_lists(self):
+        """What the service lists is what the ledger has. The shop then pays back what is due of one
+        sale, so that all states remain."""
+        rows = self.ledger.run(PAYMENTS)
+        for state in ("taken", "refund_due", "refunded"):
+            listed = self.list_all(state)
+            kept = [row for row in rows if row[2] == state]
+            told = [(row["order_id"], row["payment_ref"], row["state"], row["outcome"],
+                     row["order_status"]) for row in listed]
+            if told != kept:
+                odd = sorted(set(told) ^ set(kept))
+                self.closing.fail(f"{len(told)} payments are listed as {state}, the ledger has"
+                                  f" {len(kept)}; differing: {odd[:5]}")
+        self.compare_sums(rows)
+        due = self.shop.list_due(self.daemons[0], "limited") or []
+        for row in due:
+            back = self.ask("refund", row["order_id"], ref=row["payment_ref"])
+            self.expect(back, "200", "what is due can be refunded")
+        left = self.shop.list_due(self.daemons[-1], "limited")
+        if left != []:
+            self.closing.fail(f"all that was due is refunded, still listed: {left}")
+
+    def list_all(self, state):
+        """From any daemon that answers all its pages."""
+        for daemon in self.daemons:
+            rows = self.shop.list_payments(daemon, state=state, limit=LISTED_MAX,
+                                           as_operator=daemon % 2 == 0)
+            if rows is not None:
+                return rows
+        self.closing.fail(f"no daemon lists the payments that are {state}")
+        return []
+
+    def compare_sums(self, rows):
+        """The service's own audit counts the payments of all rounds of its sales."""
+        sums, audited = Counter(state for _, _, state, *_ in rows), Counter()
+        for sku in SHAPES:
+            sales = self.shop.audit(self.daemons[-1], sku)
+            if sales is None:
+                self.closing.fail(f"the audit of {sku} is not answered")
+            for sale in sales or ():
+                audited.update(sale["payments"])
+                if sale["unmatched"]:
+                    self.closing.fail(f"the audit finds {sale['unmatched']} unmatched in {sku}")
+        if +audited != sums:
+            self.closing.fail(f"the audit counts {audited} payments, the ledger has {sums}")
