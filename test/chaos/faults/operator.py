@@ -92,12 +92,14 @@ def change_window(cluster, daemon, lasts):
     cluster.operator.change("patch", (daemon + 1) % DAEMONS, "limited", {"ends_at": None})
 
 
-@kind("operator", daemon=a_daemon, gone=seconds(0, 0.5), elsewhere=one_of(False, True))
-def retire(cluster, daemon, gone, elsewhere):
+@kind("operator", daemon=a_daemon, gone=seconds(0, 0.5), elsewhere=one_of(False, True),
+      paused=one_of(False, True, True))
+def retire(cluster, daemon, gone, elsewhere, paused):
     """The sale ends for good, and the sku gets a new one. Reserved orders would forbid it, so they
-    end first, by a reset; new ones may come in between. Refunds that are due forbid it, unless the
-    operator says that they are made elsewhere; the shop makes them later all the same."""
-    twice(cluster, daemon, "reset", "brief", reset_body("brief"))
+    end first, by a reset; new ones may come in between if it is not paused. Refunds that are due
+    forbid it, unless the operator says that they are made elsewhere; the shop makes them later all
+    the same."""
+    twice(cluster, daemon, "reset", "brief", {**reset_body("brief"), "paused": paused})
     cluster.operator.change("retire", daemon, "brief", {"refunds_elsewhere": elsewhere})
     time.sleep(gone)
     twice(cluster, daemon, "reset", "brief", reset_body("brief"))
