@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 
 from chaos.record import TOLD, UNKNOWN, Call, Change, Page, Try
@@ -20,6 +21,7 @@ WEIGHTS = (5, 3, 2)
 HOT = 40                # of the newest orders and payments, for which calls of several clients race
 LATE_AFTER = 8.0        # seconds after which most orders that have a time to pay have expired
 NAMED = 0.85            # of the payments
+RACERS = 3              # calls for one order at the same moment
 
 
 def told_by(content):
@@ -146,8 +148,8 @@ class Buyer(Client):
 
     def run(self, stop):
         acts = {self.buy: 42, self.repeat: 14, self.pay: 10, self.pay_again: 5, self.pay_twice: 3,
-                self.pay_late: 6, self.extend: 3, self.cancel: 5, self.cut: 3, self.refund: 7,
-                self.look: 10, self.look_at_stock: 3, self.list_orders: 2}
+                self.pay_late: 4, self.race: 4, self.extend: 3, self.cancel: 5, self.cut: 3,
+                self.refund: 7, self.look: 10, self.look_at_stock: 3, self.list_orders: 2}
         while not stop.is_set():
             self.random.choices(list(acts), acts.values())[0]()
             time.sleep(self.random.uniform(*PAUSE))
@@ -202,14 +204,39 @@ class Buyer(Client):
             self.call("pay", self.anywhere(), one.order_id, self.patience(), ref=self.new_ref())
 
     def pay_late(self):
-        """An order that has probably expired."""
-        before = self.record.now() - LATE_AFTER
-        some = self.record.some(self.random, self.record.recent_orders, 20)
-        for one in [one for one in some if one.sku != "steady" and one.start < before][:1]:
+        """An order that has probably expired: any, or the one that others pay late just now."""
+        for one in self.some_expired():
             self.call("pay", self.anywhere(), one.order_id, self.patience(), ref=self.new_ref())
 
+    def some_expired(self):
+        before = self.record.now() - LATE_AFTER
+        if self.random.random() < 0.5:
+            some = self.record.some(self.random, self.record.recent_orders, 20)
+        else:
+            some = self.record.just_before(self.record.recent_orders, before, 20)
+        return [one for one in some if one.sku != "steady" and one.start < before][:1]
+
+    def race(self):
+        """Several calls for one order at the same moment, at different daemons."""
+        some = self.some_expired() if self.random.random() < 0.5 else self.record.some(
+            self.random, self.record.recent_orders, newest=HOT)
+        for one in some:
+            ref, first = self.new_ref(), self.anywhere()
+            others = (("pay", {"ref": ref}), ("pay", {"ref": self.new_ref()}),
+                      ("pay", {"ref": self.new_ref()}), ("pay", {}), ("cancel", {}),
+                      ("cancel", {"keep": 1}), ("refund", {"ref": ref, "restock": True}),
+                      ("extend", {"until": self.soon()}))
+            calls = [("pay", {"ref": ref}), *self.random.sample(others, RACERS - 1)]
+            with ThreadPoolExecutor(RACERS) as pool:
+                for number, (what, asked) in enumerate(calls):
+                    pool.submit(self.call, what, (first + number) % len(self.cluster.daemons),
+                                one.order_id, PATIENCE, **asked)
+
+    def soon(self):
+        return round(time.time() + self.random.uniform(0.5, 12), 3)
+
     def extend(self):
-        self.ask("extend", until=round(time.time() + self.random.uniform(0.5, 12), 3))
+        self.ask("extend", until=self.soon())
 
     def cancel(self):
         self.ask("cancel")

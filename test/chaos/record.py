@@ -176,6 +176,12 @@ class Record:
         with self._lock:
             self.lates.append(what)
 
+    def just_before(self, recent, moment, count):
+        """The newest of the recent ones that began before then."""
+        with self._lock:
+            return list(itertools.islice((one for one in reversed(recent) if one.start < moment),
+                                         count))
+
     def some(self, random, recent, count=1, newest=RECENT):
         """Some of the newest of the recent ones, the same may come twice."""
         with self._lock:
