@@ -5,10 +5,15 @@ import shutil
 import signal
 import time
 
+from chaos.crowd import SKU
+from chaos.faults.operator import SHAPES
 from chaos.kinds import kind, one_of, seconds, times
 
 KEYS = ("lock", "fence", "segment")
 POLL = 0.05
+TOO_MANY = "1000000"   # units, more than any segment has
+BELIEVED = 0.3         # seconds for which nobody notices
+RECONCILED_MAX = 100   # tries
 
 
 def key_names(cluster, *kinds):
@@ -100,13 +105,27 @@ def redis_evict(cluster, what, count):
         time.sleep(0.02)
 
 
-@kind("redis", available=one_of("1000000", "0", "-5", "rubbish"), settled=one_of(None, "1"))
+@kind("redis", available=one_of(TOO_MANY, "0", "-5", "rubbish"), settled=one_of(None, "1"))
 def redis_lie(cluster, available, settled):
-    """Somebody writes into the segments."""
+    """Somebody writes into the segments. Too many units are noticed by nobody until the ledger
+    refuses an order for them, so there the operator reconciles."""
     for key in key_names(cluster, "segment"):
         cluster.redis("HSET", key, "available", available)
         if settled:
             cluster.redis("HSET", key, "settled", settled)
+    if available == TOO_MANY and not settled:
+        time.sleep(BELIEVED)
+        for sku in (*SHAPES, SKU):
+            reconcile(cluster, sku)
+
+
+def reconcile(cluster, sku):
+    """Another fault may strike meanwhile, and that sale may be retired."""
+    for number in range(RECONCILED_MAX):
+        daemon = number % len(cluster.daemons)
+        if cluster.operator.change("reconcile", daemon, sku).answer in ("200", "404 unknown_sku"):
+            break
+        time.sleep(POLL)
 
 
 @kind("redis", count=times(1, 10))
