@@ -218,6 +218,9 @@ class Buyer(Client):
 
     def race(self):
         """Several calls for one order at the same moment, at different daemons."""
+        if self.random.random() < 0.3:
+            self.race_of_refunds()
+            return
         some = self.some_expired() if self.random.random() < 0.5 else self.record.some(
             self.random, self.record.recent_orders, newest=HOT)
         for one in some:
@@ -225,12 +228,21 @@ class Buyer(Client):
             others = (("pay", {"ref": ref}), ("pay", {"ref": self.new_ref()}),
                       ("pay", {"ref": self.new_ref()}), ("pay", {}), ("cancel", {}),
                       ("cancel", {"keep": 1}), ("refund", {"ref": ref, "restock": True}),
-                      ("extend", {"until": self.soon()}))
+                      ("refund", {"ref": ref}), ("extend", {"until": self.soon()}))
             calls = [("pay", {"ref": ref}), *self.random.sample(others, RACERS - 1)]
-            with ThreadPoolExecutor(RACERS) as pool:
-                for number, (what, asked) in enumerate(calls):
-                    pool.submit(self.call, what, (first + number) % len(self.cluster.daemons),
-                                one.order_id, PATIENCE, **asked)
+            self.at_once(one.order_id, first, calls)
+
+    def race_of_refunds(self):
+        """Of one payment, which is told again meanwhile."""
+        for one in self.some_payments(1):
+            refund = ("refund", {"ref": one.ref, "restock": self.random.random() < 0.5})
+            self.at_once(one.order_id, self.anywhere(), [refund, refund, ("pay", {"ref": one.ref})])
+
+    def at_once(self, order_id, first, calls):
+        with ThreadPoolExecutor(RACERS) as pool:
+            for number, (what, asked) in enumerate(calls):
+                pool.submit(self.call, what, (first + number) % len(self.cluster.daemons), order_id,
+                            PATIENCE, **asked)
 
     def soon(self):
         return round(time.time() + self.random.uniform(0.5, 12), 3)
