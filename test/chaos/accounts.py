@@ -120,6 +120,22 @@ class Accounts:
         if left != []:
             self.closing.fail(f"all that was due is refunded, still listed: {left}")
 
+    def compare_counts(self):
+        """A daemon that was killed has lost its counts, but none may count a payment twice."""
+        most = Counter(f'seckill_payments_total{{outcome="{outcome}"}}'
+                       for outcome, in self.ledger.run("SELECT outcome FROM payment"))
+        most["seckill_payments_refunded_total"] = self.ledger.number(
+            "SELECT COUNT(*) FROM payment WHERE state = 'refunded'")
+        most["seckill_orders_refunded_total"] = self.ledger.number(
+            "SELECT COUNT(*) FROM orders WHERE status = 'refunded'")
+        counted = Counter()
+        for daemon in self.closing.cluster.daemons:
+            counted.update({name: value for name, value in daemon.metrics().items()
+                            if name in most})
+        for name, count in counted.items():
+            if count > most[name]:
+                self.closing.fail(f"the daemons count {count:.0f} {name}, the ledger {most[name]}")
+
     def list_all(self, state):
         """From any daemon that answers all its pages."""
         for daemon in self.daemons:

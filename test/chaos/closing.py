@@ -44,6 +44,7 @@ class Closing:
                              self.sell_rest),
                             ("payments are listed and audited as the ledger has them",
                              self.accounts.compare_lists),
+                            ("no payment is counted twice", self.accounts.compare_counts),
                             ("orders, units sold and what Redis says agree", self.audit_strictly)):
             self.title, self.results[title] = title, []
             try:
