@@ -8,6 +8,7 @@ from chaos.record import ACCEPTED, UNKNOWN
 
 CLOCKS_APART = 0.1  # seconds that two readings of the machine's clock may differ by
 MS = 0.0015         # seconds: times are told in milliseconds
+STORY = 6           # calls
 DUE = ("too_late", "already_paid")
 # What a payment's outcome must be, by its answer.
 OUTCOMES = {"409 payment_too_late": ("too_late",), "409 already_paid": ("already_paid",),
@@ -23,6 +24,11 @@ def by_payment(record):
     for calls in groups.values():
         calls.sort(key=lambda one: one.end)
     return groups
+
+
+def up_to(one, calls):
+    """The call with some before it, for a story that ends with it."""
+    return calls[:calls.index(one) + 1][-STORY:]
 
 
 def is_refunded(one):
@@ -64,7 +70,8 @@ def answered_are_there(record, books):
                 continue
             wrong = contradiction(one, payment)
             if wrong:
-                yield f"payment {ref} of {order_id} was answered {one.answer}; {wrong}", calls
+                yield (f"payment {ref} of {order_id} was answered {one.answer}; {wrong}",
+                       up_to(one, calls))
                 break
 
 
@@ -85,7 +92,8 @@ def refunds_are_there(record, books):
             else:
                 fits = payment and payment.state == "refunded" and is_refunded(one)
             if one.answer != "404 unknown_order" and not fits:
-                yield f"refund of {ref} of {order_id}, {one.answer}: {payment}", calls
+                yield (f"refund of {ref} of {order_id} was answered {one.answer}, {one.told};"
+                       f" the ledger has {payment}"), up_to(one, calls)
                 break
 
 
