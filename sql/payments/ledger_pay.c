@@ -29,6 +29,7 @@ struct locked {
     bool mine;                 /* it is locked */
     enum ledger_status status; /* as it will be */
     bool changed;              /* by this transaction */
+    bool retaken;              /* a payment of this call is to take its units again */
     enum ledger_standing standing;
     int64_t expires_ms, latest_ms; /* asked for an extension only; 0: never */
     char sku[IDENTIFIER_SIZE];
@@ -214,7 +215,9 @@ static void decide_named(struct locked *order, struct ledger_payment *payment)
     } else if (payment->told) {
         payment->state = LEDGER_PAYMENT_DUE;
     } else {
-        payment->retake = order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN;
+        payment->retake =
+            order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN && !order->retaken;
+        order->retaken |= payment->retake;
     }
 }
 
@@ -304,9 +307,9 @@ static bool text_payments(const struct paying *paying, struct sql_text *sql)
 }
 
 /* Reads the records, and confirms what others have committed unless this transaction writes. */
-static enum db_result read_records(struct ledger *ledger, const struct order_set *set, bool writes)
+static enum db_result read_records(struct ledger *ledger, const struct order_set *set, bool writes,
+                                   bool relies_on_others)
 {
-    bool relies_on_others = false;
     enum db_result result = order_set_fetch(set, ledger, ledger_query);
     for (size_t i = 0; i < set->count && result == DB_OK; i++)
         relies_on_others |= ledger_status_changed(set->records[i]->status);
@@ -332,7 +335,12 @@ static enum db_result pay(struct paying *paying)
     sql_clear(sql);
     bool writes = text_orders(paying, sql);
     writes |= text_payments(paying, sql);
-    result = read_records(paying->ledger, set, writes);
+    bool relies = false; /* on a payment that others have told */
+    for (size_t i = 0; i < set->count; i++) {
+        const struct ledger_payment *payment = paying->payments[i];
+        relies |= payment->state != LEDGER_PAYMENT_NONE && !payment->told;
+    }
+    result = read_records(paying->ledger, set, writes, relies);
     for (size_t i = 0; i < set->count && result == DB_OK; i++)
         if ((paying->payments[i]->moved || paying->payments[i]->told) && set->records[i]->damaged)
             return DB_NO; /* no answer could show the order */
@@ -358,8 +366,6 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
 
 /* ---- refunds of what is due ---- */
 
-/* An order is refunded together with the payment that it had taken: a commit between both reads
- * shows the one before the other. */
 enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_record *const *records,
                                         struct ledger_payment *const *payments, size_t count)
 {
@@ -367,14 +373,12 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
     paying_init(&paying, ledger, records, payments, count);
     if (find_payments(&paying, ledger_read, "") != DB_OK)
         return LEDGER_FAILED;
+    uint64_t connection = ledger_connection(ledger);
     sql_clear(&ledger->sql);
     if (order_set_fetch(&paying.set, ledger, ledger_read) != DB_OK)
         return LEDGER_FAILED;
-    for (size_t i = 0; i < count; i++)
-        if (payments[i]->state == LEDGER_PAYMENT_TAKEN &&
-            strcmp(records[i]->status, ledger_status_name(LEDGER_REFUNDED)) == 0)
-            payments[i]->state = LEDGER_PAYMENT_REFUNDED;
-    return LEDGER_OK;
+    /* A commit at another server confirms only what was read there. */
+    return ledger_connection(ledger) == connection ? LEDGER_OK : LEDGER_FAILED;
 }
 
 /* An entry before has the same order and name. */
@@ -403,6 +407,7 @@ static enum db_result refund(struct paying *paying)
     text_names(paying, sql);
     sql_printf(sql, ";DELETE FROM refund_due WHERE(order_id,payment_ref)IN");
     text_names(paying, sql);
+    sql_printf(sql, ";%-s", ledger_confirm_text); /* others may have refunded some of them */
     return ledger_query(paying->ledger);
 }
 
@@ -460,7 +465,7 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
         order->expires_ms = extension->expires_ms;
         writes = true;
     }
-    return read_records(ledger, set, writes);
+    return read_records(ledger, set, writes, true);
 }
 
 enum ledger_result ledger_extend(struct ledger *ledger, struct ledger_record *const *records,

@@ -98,6 +98,8 @@ static enum stock_outcome check_late(struct stock *stock, struct stock_order *or
     struct sale *sale = order->group->sale;
     struct ledger_settings settings = order->group->snapshot.settings;
     settings.ends_ms = 0;
+    if (settings.refund_late) /* the ledger's next look decides */
+        return STOCK_AGAIN;
     if (order->round == order->group->snapshot.round)
         return stock_window_check(&settings, order->created_ms, &order->at_ms);
     if (order->round > order->group->snapshot.round) /* this process has missed a reset */

@@ -287,8 +287,10 @@ static void accept_order(const struct batch_order *entry)
         ledger_time_format(expires_ms(order), order->expires_at);
 }
 
-/* Decides the filled orders by the result of their commit. */
-static void decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+/* Decides the filled orders by the result of their commit. `in_doubt`: of late payments it is only
+ * known that the commit is over. */
+static void decide(struct stock *stock, struct batch *batch, enum ledger_result result,
+                   bool in_doubt)
 {
     bool reachable = result != LEDGER_FAILED || ledger_ping(stock->ledger) == LEDGER_OK;
     for (size_t i = 0; i < batch->order_count; i++) {
@@ -307,7 +309,7 @@ static void decide(struct stock *stock, struct batch *batch, enum ledger_result 
             batch_order_fail(entry, reachable);
             break;
         default: /* refused by a guard, an id, a key, a limit or as late: nothing written */
-            entry->order->outcome = STOCK_AGAIN;
+            entry->order->outcome = in_doubt ? STOCK_IN_DOUBT : STOCK_AGAIN;
             break;
         }
     }
@@ -326,6 +328,7 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
         if (!drop_some(stock, batch, result))
             break;
     }
+    bool in_doubt = result == LEDGER_UNKNOWN && batch->rows[0].payment_ref;
     if (result == LEDGER_UNKNOWN) {
         result = resolve(stock, batch);
         /* Asking has raised the first segment's fence, so its contents in Redis are out of date; so
@@ -342,7 +345,7 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
         replay_committed(stock);
     else if (result != LEDGER_UNKNOWN && result != LEDGER_FAILED)
         reload_refused(stock, batch);
-    decide(stock, batch, result);
+    decide(stock, batch, result, in_doubt);
     return result;
 }
 

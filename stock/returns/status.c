@@ -37,6 +37,9 @@ static enum stock_state_result result_of(const struct stock_status_change *chang
         return change->keep > 0                     ? STOCK_STATE_REFUSED
                : payment == LEDGER_PAYMENT_REFUNDED ? STOCK_STATE_OK
                                                     : STOCK_STATE_BUSY;
+    /* Its order and its payment were read one after the other: read them again. */
+    if (to == LEDGER_REFUNDED && strcmp(record->status, ledger_status_name(LEDGER_PAID)) != 0)
+        return STOCK_STATE_BUSY;
     if (change->keep > 0)
         return result_of_part(change, to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED);
     if (strcmp(record->status, ledger_status_name(to)) == 0)
@@ -71,7 +74,8 @@ static void sort_out(struct ending *ending, struct stock_status_change *change)
     change->result = result_of(change, ending->to);
     if (change->result == STOCK_STATE_OK || change->result == STOCK_STATE_REFUSED)
         ending->ended[ending->ended_count++] = change;
-    else if (change->result == STOCK_STATE_BUSY && change->payment.state == LEDGER_PAYMENT_DUE)
+    else if (change->result == STOCK_STATE_BUSY && ending->to == LEDGER_REFUNDED &&
+             change->payment.state == LEDGER_PAYMENT_DUE)
         ending->due[ending->due_count++] = change;
     else if (change->result == STOCK_STATE_BUSY)
         ending->orders[ending->order_count++] = order_of(change, ending->to);
