@@ -297,7 +297,8 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix service/,service.c drain.c node.c synced_clock.c metrics/metrics.c) \
                  $(addprefix service/,config/address.c config/tokens.c live/admin_actions.c) \
                  $(addprefix lua/,command.c script.c) \
-                 $(addprefix sql/,orders/ledger_status.c ledger/ledger_time.c db/sql_text.c)
+                 $(addprefix sql/,orders/ledger_status.c payments/ledger_payments.c) \
+                 $(addprefix sql/,ledger/ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup
 simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail stock_sell \
                  pthread_cond_timedwait pthread_cond_signal pthread_cond_broadcast prctl getrandom write

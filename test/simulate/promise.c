@@ -13,6 +13,7 @@
 #include "test/simulate/ledger/ledger_table.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/machine/loop.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/servers/redis_store.h"
 #include "test/simulate/scene.h"
 #include "test/simulate/story.h"
@@ -60,6 +61,11 @@ struct watched {
     int64_t settings_ns; /* when the round or the settings last changed */
     int64_t absent_ns;   /* when there last was no sale */
     uint32_t round, settings_version;
+    struct {
+        int64_t since_ns;
+        uint32_t limit;
+        bool closed;
+    } terms[2];                      /* for late payments: the present ones, and those before */
     int64_t heard_ns[PROCESSES_MAX]; /* when a daemon last heard of a change of it */
     struct left {
         int64_t since_ns;
@@ -93,6 +99,7 @@ void promise_begin(void)
         to->restocks.count = to->resets.count = 0;
         to->left = to->round = to->settings_version = 0;
         to->settings_ns = INT64_MIN / 2;
+        memset(to->terms, 0, sizeof to->terms);
         to->left_count = 0;
         for (size_t i = 0; i < PROCESSES_MAX; i++)
             to->heard_ns[i] = INT64_MIN / 2;
@@ -100,6 +107,7 @@ void promise_begin(void)
         for (size_t i = 0; i < QTY_MAX; i++)
             to->short_ns[i] = loop_now_ns();
     }
+    promise_pay_begin();
     tables_on_commit(on_commit);
 }
 
@@ -132,11 +140,26 @@ static bool is_of(const struct version *version, const char *sku)
     return version->there && strcmp(version->sku, sku) == 0;
 }
 
+/* Told here once more, as the model's own functions may be wrong. */
+int64_t promise_due_ms(const struct version *order)
+{
+    int64_t expires_ms = order->order.expires_ms;
+    return expires_ms == 0 ? 0 : expires_ms + 1000 * (int64_t)order->order.grace_s;
+}
+
+uint32_t promise_held(const struct version *order)
+{
+    uint32_t units = order->order.unreturned;
+    if (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID)
+        units += order->order.qty;
+    return units;
+}
+
 /* An order of the sale's present round that has units. */
 static bool holds_units(const struct version *order, const struct version *sale)
 {
     return is_of(order, sale->sku) && order->order.round == sale->sale.round &&
-           (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
+           promise_held(order) > 0;
 }
 
 /* Never oversold; what the segments have sold is what the orders hold. */
@@ -146,7 +169,7 @@ static void check_segments(const struct version *sale)
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
         if (holds_units(&row->was, sale))
-            units += row->was.order.qty;
+            units += promise_held(&row->was);
     for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
         const struct segment_row *segment = &row->was.segment;
         if (!is_of(&row->was, sale->sku))
@@ -170,7 +193,7 @@ static uint32_t units_of_user(const char *user_id, const struct version *sale)
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
         if (holds_units(&row->was, sale) && strcmp(row->was.user_id, user_id) == 0)
-            units += row->was.order.qty;
+            units += promise_held(&row->was);
     return units;
 }
 
@@ -282,6 +305,14 @@ static void note_settings(const struct version *version)
         to->settings_ns = loop_now_ns();
     to->round = sale->round;
     to->settings_version = sale->settings.version;
+    const struct ledger_settings *settings = &sale->settings;
+    bool closed = settings->paused || settings->refund_late || settings->starts_ms != 0;
+    if (to->terms[0].limit == settings->per_user_limit && to->terms[0].closed == closed)
+        return;
+    to->terms[1] = to->terms[0];
+    to->terms[0].since_ns = loop_now_ns();
+    to->terms[0].limit = settings->per_user_limit;
+    to->terms[0].closed = closed;
 }
 
 /* Where there is no sale, nothing is left of one, and no order can return units. */
@@ -328,6 +359,7 @@ static void on_commit(const struct txn *txn)
     for (int i = 0; i < scene.sales; i++)
         check_sale(SCENE_SKU(i));
     check_new_orders(txn);
+    promise_pay_commit(txn);
 }
 
 void promise_prompt(int64_t start_ns)
@@ -354,7 +386,8 @@ uint64_t promise_reserved(const char *sku, bool overdue)
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
         const struct order_row *order = &row->was.order;
-        bool due = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
+        int64_t due_ms = promise_due_ms(&row->was);
+        bool due = due_ms != 0 && due_ms <= ledger_server_ms();
         if (is_of(&row->was, sku) && order->status == LEDGER_RESERVED && (!overdue || due))
             return order->order_id;
     }
@@ -460,6 +493,12 @@ static const struct row *row_on_disk(uint64_t order_id)
     return disk && disk->there ? row : NULL;
 }
 
+/* The units that an order was made for. */
+static uint32_t ordered(const struct row *order)
+{
+    return order->was.order.ordered > 0 ? order->was.order.ordered : order->was.order.qty;
+}
+
 /* An accepted order is on the disk, and what it was asked to be. */
 static void check_accepted(const struct given *given, uint64_t order_id)
 {
@@ -470,7 +509,7 @@ static void check_accepted(const struct given *given, uint64_t order_id)
         return;
     }
     if (strcmp(row->was.sku, given->sku) != 0 || strcmp(row->was.user_id, given->user_id) != 0 ||
-        row->was.order.qty != given->qty || strcmp(row->was.key, given->key) != 0)
+        ordered(row) != given->qty || strcmp(row->was.key, given->key) != 0)
         promise_break("order %llu was accepted, and the ledger has another one", id);
 }
 
@@ -490,7 +529,7 @@ void promise_replayed(const struct given *given, uint64_t order_id)
 
 static bool is_same(const struct row *order, const struct given *given)
 {
-    return order->was.order.qty == given->qty && strcmp(order->was.sku, given->sku) == 0;
+    return ordered(order) == given->qty && strcmp(order->was.sku, given->sku) == 0;
 }
 
 static void check_reused(const struct given *given)
@@ -521,6 +560,37 @@ static int64_t grace_ns(void)
     const uint32_t *struck;
     int64_t faults_ms = scene.daemons ? GRACE_DAEMON_MS : GRACE_FAULTS_MS;
     return (chance_struck(&struck) > 0 ? faults_ms : GRACE_MS) * LOOP_MS;
+}
+
+/* Likewise for calls, whose daemon is not asked what it has heard. */
+int64_t promise_grace_ms(void)
+{
+    const uint32_t *struck;
+    return chance_struck(&struck) > 0 ? GRACE_FAULTS_MS
+           : scene.daemons            ? GRACE_DAEMON_MS
+                                      : SETTINGS_MS;
+}
+
+bool promise_was_short(const char *sku, uint32_t qty, int64_t since_ns)
+{
+    return qty >= QTY_MAX || watched(sku)->left < qty || watched(sku)->short_ns[qty] >= since_ns;
+}
+
+bool promise_takes_late(const char *sku, uint32_t units, int64_t since_ns)
+{
+    const struct watched *to = watched(sku);
+    bool takes = to->absent_ns < since_ns && to->terms[1].since_ns < since_ns;
+    for (int i = 0; i < 2; i++) {
+        bool counts = i == 0 || to->terms[0].since_ns >= since_ns;
+        uint32_t limit = to->terms[i].limit;
+        takes &= !counts || (!to->terms[i].closed && (limit == 0 || units <= limit));
+    }
+    return takes;
+}
+
+bool promise_settings_changed(const char *sku, int64_t since_ns)
+{
+    return watched(sku)->settings_ns >= since_ns;
 }
 
 void promise_heard(const struct process *process, const char *message)
@@ -594,7 +664,7 @@ static uint32_t units_ever(const char *user_id, const struct version *sale)
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
         if (is_of(&row->was, sale->sku) && row->was.order.round == sale->sale.round &&
             strcmp(row->was.user_id, user_id) == 0)
-            units += row->was.order.qty;
+            units += ordered(row);
     return units;
 }
 
@@ -745,14 +815,33 @@ void promise_answer(struct given *given, const struct stock_order *order)
 
 /* ---- the rest ---- */
 
+/* What an order with that status may have become since: a late payment pays one that has expired,
+ * and a payment may be refunded. */
+static bool may_have_become(const char *from, enum ledger_status to)
+{
+    enum ledger_status was = ledger_status_of(from);
+    return was == to || (was == LEDGER_PAID && to == LEDGER_REFUNDED) ||
+           (was == LEDGER_EXPIRED && (to == LEDGER_PAID || to == LEDGER_REFUNDED));
+}
+
 static void check_state(const struct state *state)
 {
     const struct row *row = row_on_disk(state->order_id);
     const struct version *disk = row ? (row->on_disk ? &row->was : &row->disk) : NULL;
     const char *status = disk ? ledger_status_name(disk->order.status) : "gone";
-    if (strcmp(status, state->status) != 0)
+    if (!disk || !may_have_become(state->status, disk->order.status))
         promise_break("order %llu was answered as %s, and is %s",
                       (unsigned long long)state->order_id, state->status, status);
+}
+
+void promise_status(uint64_t order_id, const char *status)
+{
+    if (now.state_count == STATES_MAX || strcmp(status, "reserved") == 0)
+        return;
+    struct state *state = &now.states[now.state_count++];
+    state->order_id = order_id;
+    snprintf(state->status, sizeof state->status, "%s", status);
+    check_state(state);
 }
 
 void promise_state(const struct stock_status_change *change, const char *wanted)
@@ -761,7 +850,9 @@ void promise_state(const struct stock_status_change *change, const char *wanted)
     bool final = change->result == STOCK_STATE_OK ||
                  (change->result == STOCK_STATE_REFUSED && strcmp(status, "reserved") != 0);
     if (change->result == STOCK_STATE_OK && change->moved)
-        tally(strcmp(wanted, "paid") == 0 ? "order paid" : "order cancelled");
+        tally(strcmp(wanted, "paid") == 0        ? "order paid"
+              : strcmp(wanted, "cancelled") == 0 ? "order cancelled"
+                                                 : "order refunded");
     story("  order %llu is to be %s: %s", (unsigned long long)change->record.order_id, wanted,
           change->result == STOCK_STATE_OK         ? "done"
           : change->result == STOCK_STATE_REFUSED  ? "refused"
@@ -770,12 +861,8 @@ void promise_state(const struct stock_status_change *change, const char *wanted)
     if (change->result == STOCK_STATE_OK && strcmp(status, wanted) != 0)
         promise_break("order %llu was answered as %s by its record, and is to be %s",
                       (unsigned long long)change->record.order_id, status, wanted);
-    if (!final || now.state_count == STATES_MAX)
-        return;
-    struct state *state = &now.states[now.state_count++];
-    state->order_id = change->record.order_id;
-    snprintf(state->status, sizeof state->status, "%s", status);
-    check_state(state);
+    if (final)
+        promise_status(change->record.order_id, status);
 }
 
 void promise_unknown(uint64_t order_id, int64_t since_ns)
@@ -889,4 +976,5 @@ void promise_end(void)
     }
     for (size_t i = 0; i < now.state_count; i++)
         check_state(&now.states[i]);
+    promise_pay_end();
 }

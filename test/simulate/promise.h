@@ -11,6 +11,7 @@
 struct chance;
 struct process;
 struct stock_status_change;
+struct version;
 
 enum { GIVEN_MAX = 16384, VIOLATION_SIZE = 256 };
 
@@ -64,6 +65,9 @@ uint64_t promise_pick_order(struct chance *chance);
 /* Notes what was answered to a payment, or a cancellation. */
 void promise_state(const struct stock_status_change *change, const char *wanted);
 
+/* Notes a status that an order was told to have. */
+void promise_status(uint64_t order_id, const char *status);
+
 /* Notes a restock, or a reset, before it begins, as it may be done from then on; and its answer.
  * Under a key, "" for none, it is done once. */
 void promise_restock_begin(const char *sku, const char *key, uint32_t units);
@@ -90,6 +94,22 @@ uint32_t promise_left(const char *sku);
 /* An order of the sku that is reserved, of whatever round; with `overdue`, one whose time to pay is
  * over. 0: there is none. */
 uint64_t promise_reserved(const char *sku, bool overdue);
+
+/* ---- for the other files of promises ---- */
+
+/* For how long a call may go by what it knew before; true when the sale has had fewer units than
+ * that, or has changed its settings or its round, at some time since. */
+int64_t promise_grace_ms(void);
+bool promise_was_short(const char *sku, uint32_t qty, int64_t since_ns);
+
+/* True when the sale has let late payments of a user with so many units have theirs ever since. */
+bool promise_takes_late(const char *sku, uint32_t units, int64_t since_ns);
+
+/* When an order's time to pay is over, 0 for never, and the units that it holds. */
+int64_t promise_due_ms(const struct version *order);
+uint32_t promise_held(const struct version *order);
+
+bool promise_settings_changed(const char *sku, int64_t since_ns);
 
 /* At the end of a schedule, when nothing is under way any more. */
 void promise_end(void);

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/calls/calls.h"
 #include "service/request/prepared.h"
 #include "stock/returns/returns.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/machine/loop.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/servers/seam_http.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
@@ -254,41 +256,114 @@ static void check_look(const struct asked *asked, const struct told *told, bool 
                   loop_now_ns() - LOOK_AGE_MS * LOOP_MS, asked->process);
 }
 
+/* ---- changes of orders ---- */
+
+/* What its client was told, as a worker's change has it. */
+static void read_change(const struct asked *asked, const struct told *told,
+                        struct stock_status_change *change)
+{
+    char state[16], latest[LEDGER_TIME_SIZE];
+    memset(change, 0, sizeof *change);
+    change->record.order_id = asked->order_id;
+    change->payment.ref = asked->ref;
+    change->keep = asked->keep;
+    change->restock = asked->restock;
+    change->extension.expires_ms = asked->expires_ms;
+    change->result = STOCK_STATE_FAILED;
+    read_member(told->text, told->status == 200 ? "\"status\":\"" : "\"order_status\":\"",
+                change->record.status, sizeof change->record.status);
+    read_member(told->text, "\"payment_state\":\"", state, sizeof state);
+    read_member(told->text, "\"latest\":\"", latest, sizeof latest);
+    change->payment.state = ledger_payment_state_of(state);
+    if (told->status == 200)
+        change->result = STOCK_STATE_OK;
+    else if (told->status == 503)
+        change->result =
+            strcmp(told->code, "outcome_unknown") == 0 ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED;
+    else if (is_told(told, 409, "hold_limit_reached"))
+        change->result = STOCK_STATE_HOLD_LIMIT;
+    else if (told->status == 409)
+        change->result = STOCK_STATE_REFUSED;
+    else if (is_told(told, 404, "unknown_payment"))
+        change->result = STOCK_STATE_NO_PAYMENT;
+    else if (is_told(told, 404, "unknown_order"))
+        change->result = STOCK_STATE_NO_ORDER;
+    if (change->result == STOCK_STATE_HOLD_LIMIT &&
+        !sale_time_parse(latest, &change->extension.latest_ms))
+        promise_break("request %u is not told how long the order may be held", asked->number);
+}
+
+/* What a payment with a name was answered. */
+static void check_payment(const struct asked *asked, const struct told *told,
+                          struct stock_status_change *change)
+{
+    char ref[16];
+    bool answered = change->result == STOCK_STATE_OK ||
+                    (change->result == STOCK_STATE_REFUSED && asked->kind == ASKED_PAY);
+    read_member(told->text, "\"payment_ref\":\"", ref, sizeof ref);
+    if (answered && strcmp(ref, asked->ref) != 0)
+        promise_break("request %u of payment %s is answered with \"%s\"", asked->number, asked->ref,
+                      ref);
+    bool retaken = strstr(told->text, "\"retaken\":true") != NULL;
+    if (asked->kind == ASKED_REFUND)
+        return;
+    if (told->status == 200) {
+        change->payment.state = LEDGER_PAYMENT_TAKEN;
+        change->payment.outcome = retaken ? LEDGER_RETAKEN : LEDGER_IN_TIME;
+    } else if (is_told(told, 409, "payment_too_late")) {
+        change->payment.outcome = LEDGER_TOO_LATE;
+    } else if (is_told(told, 409, "already_paid")) {
+        change->payment.outcome = LEDGER_ALREADY_PAID;
+    } else if (told->status == 409 && change->payment.state != LEDGER_PAYMENT_REFUNDED) {
+        promise_break("request %u is answered %u %s, and payment %s is not refunded", asked->number,
+                      told->status, told->code, asked->ref);
+    }
+}
+
 /* What is told of an order's status is so on the disk, and stays so if it is final. An order that
  * is there is not unknown. */
+static void check_told_change(const struct asked *asked, const struct told *told)
+{
+    struct stock_status_change change;
+    read_change(asked, told, &change);
+    if (asked->ref[0] != '\0')
+        check_payment(asked, told, &change);
+    if (asked->kind == ASKED_PAY)
+        promise_state(&change, "paid");
+    else if (asked->kind == ASKED_CANCEL && asked->keep == 0)
+        promise_state(&change, "cancelled");
+    if (asked->kind == ASKED_PAY && asked->ref[0] != '\0')
+        promise_payment(&change, asked->since_ns);
+    else if (asked->kind == ASKED_CANCEL && asked->keep > 0)
+        promise_kept(&change);
+    else if (asked->kind == ASKED_REFUND)
+        promise_refund(&change, asked->since_ns);
+    else if (asked->kind == ASKED_EXTEND)
+        promise_extend(&change, asked->since_ns);
+}
+
 static void check_change(const struct asked *asked, const struct told *told, bool late)
 {
-    const char *wanted = asked->kind == ASKED_PAY ? "paid" : "cancelled";
-    struct stock_status_change change;
-    memset(&change, 0, sizeof change);
-    change.record.order_id = asked->order_id;
-    change.result = STOCK_STATE_FAILED;
-    if (told->status == 200) {
-        change.result = STOCK_STATE_OK;
-        read_member(told->text, "\"status\":\"", change.record.status, sizeof change.record.status);
-    } else if (is_told(told, 409, "invalid_state")) {
-        change.result = STOCK_STATE_REFUSED;
-        read_member(told->text, "\"order_status\":\"", change.record.status,
-                    sizeof change.record.status);
-    } else if (is_told(told, 404, "unknown_order")) {
+    if (is_told(told, 404, "unknown_order"))
         promise_unknown(asked->order_id, asked->since_ns);
-    } else if (told->status != 503) {
+    else if (told->status != 200 && told->status != 409 && told->status != 503 &&
+             !is_told(told, 404, "unknown_payment"))
         promise_break("request %u is answered %u %s", asked->number, told->status, told->code);
-    }
     if (late && !is_told(told, 503, asked->held ? "outcome_unknown" : "unavailable"))
         promise_break("request %u is answered %u %s at its deadline, and a worker %s it",
                       asked->number, told->status, told->code, asked->held ? "had" : "never had");
     tally(late                  ? "deadline of a change"
           : told->status == 503 ? "change refused"
                                 : "change answered");
-    promise_state(&change, wanted);
+    check_told_change(asked, told);
 }
 
 void promise_told(struct asked *asked, const struct answer *answer, bool late)
 {
     struct told told;
     read_answer(answer, &told);
-    static const char *const kinds[ASKED_KINDS] = {"order", "look at", "pay", "cancel"};
+    static const char *const kinds[ASKED_KINDS] = {"order",  "look at", "pay",
+                                                   "cancel", "refund",  "extend"};
     story("  request %u of %s: %s %u of %s%s%s: %u %s%s", asked->number, asked->user_id,
           kinds[asked->kind], asked->qty, asked->sku, asked->key[0] ? ", key " : "", asked->key,
           told.status, told.code, late ? ", at its deadline" : "");

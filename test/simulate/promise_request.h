@@ -11,14 +11,26 @@
 
 enum { ASKED_MAX = 2048 };
 
-enum asked_kind { ASKED_ORDER, ASKED_STOCK, ASKED_PAY, ASKED_CANCEL, ASKED_KINDS };
+enum asked_kind {
+    ASKED_ORDER,
+    ASKED_STOCK,
+    ASKED_PAY,
+    ASKED_CANCEL,
+    ASKED_REFUND,
+    ASKED_EXTEND,
+    ASKED_KINDS
+};
 
 /* A request to a daemon, and what became of it. */
 struct asked {
     uint32_t number;
     enum asked_kind kind;
-    uint64_t order_id; /* to be paid or cancelled */
+    uint64_t order_id; /* to be changed */
     char sku[4], user_id[16], key[16];
+    char ref[16];       /* of the payment; "": none */
+    uint32_t keep;      /* units; 0: none are named */
+    bool restock;       /* of a refund */
+    int64_t expires_ms; /* of an extension */
     uint32_t qty;
     const struct process *process;
     uint32_t incarnation;

@@ -10,6 +10,7 @@
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
 #include "stock/stock_core.h"
+#include "test/simulate/actors/pay_pick.h"
 #include "test/simulate/machine/arena.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/daemon/daemon.h"
@@ -118,9 +119,17 @@ static void plan_daemons(struct chance *chance, const struct mask *mask)
         tally("whole daemons");
 }
 
+static void plan_payments(struct chance *chance)
+{
+    world.refund_late = chance_below(chance, 8) == 0;
+    world.hold_max_s = chance_below(chance, 2) * (1 + chance_below(chance, 4));
+    world.grace_s = chance_below(chance, 3) == 0 ? 1 : 0;
+}
+
 static void plan(const struct mask *mask)
 {
-    struct chance chance = chance_stream(1), ways = chance_stream(4), daemons = chance_stream(5);
+    struct chance chance = chance_stream(1), ways = chance_stream(4), daemons = chance_stream(5),
+                  payments = chance_stream(6);
     world = (struct world){.order_id = 1000};
     scene = (struct scene){.sales = 1};
     plan_ways(&ways);
@@ -133,6 +142,7 @@ static void plan(const struct mask *mask)
         world.per_user_limit = 1 + chance_below(&chance, 4);
     if (chance_below(&chance, 3) == 0)
         world.pay_within_s = 1 + chance_below(&chance, 2);
+    plan_payments(&payments);
 }
 
 const char *world_sku(struct chance *chance)
@@ -151,7 +161,11 @@ void world_first(const char *sku, struct stock_reset *reset_out)
         .key = "",
         .now_ms = clock_wall_ms(),
     };
-    reset_out->change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY;
+    reset_out->change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY | STOCK_CHANGE_LATE |
+                               STOCK_CHANGE_HOLD | STOCK_CHANGE_GRACE;
+    reset_out->change.settings.refund_late = world.refund_late;
+    reset_out->change.settings.hold_max_s = world.hold_max_s;
+    reset_out->change.settings.grace_s = world.grace_s;
     reset_out->change.settings.per_user_limit = world.per_user_limit;
     reset_out->change.settings.pay_within_s = world.pay_within_s;
 }
@@ -269,6 +283,7 @@ static void begin(uint64_t seed, const struct mask *mask)
     daemon_begin();
     plan(mask);
     promise_begin();
+    pay_pick_begin();
     promise_requests_begin();
     if (!noticed)
         loop_on_death(on_death);

@@ -12,7 +12,8 @@
 struct world {
     bool retires;
     uint32_t segments, total; /* of the first sale */
-    uint32_t per_user_limit, pay_within_s;
+    uint32_t per_user_limit, pay_within_s, hold_max_s, grace_s;
+    bool refund_late;
     int processes, workers;
     bool ending;   /* daemons end, and start no more */
     bool settling; /* no fault strikes any more, and no actor begins anything new */
@@ -46,7 +47,7 @@ struct stock *world_veteran(struct chance *chance);
 
 /* The actors, as bodies of tasks. Each takes a number of steps, and ends. */
 void actor_orders(void *argument);  /* the worker's number */
-void actor_calls(void *argument);   /* pay, cancel, expire */
+void actor_calls(void *argument);   /* pay, cancel, refund, extend, expire */
 void actor_clients(void *argument); /* the process of their daemon */
 void actor_admin(void *argument);   /* restock, settings, reset, reconcile, retire */
 

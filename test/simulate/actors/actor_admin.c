@@ -8,12 +8,19 @@
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
-#include "test/simulate/promise.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 #include "test/simulate/world.h"
 
-enum { STEPS_MAX = 4, WAIT_MS = 300, PERIOD_US = 40000, UNITS_MAX = 4, DECIDED_MAX = 12 };
+enum {
+    STEPS_MAX = 4,
+    WAIT_MS = 300,
+    PERIOD_US = 40000,
+    UNITS_MAX = 4,
+    DECIDED_MAX = 12,
+    LATE_MS = 2500
+};
 
 static const char *result_name(enum stock_admin_result result)
 {
@@ -54,7 +61,7 @@ static void change(struct stock *stock, const char *sku, struct chance *chance)
     struct stock_change change = {.fields = 0};
     struct ledger_sale sale;
     int64_t now_ms = clock_wall_ms();
-    switch (chance_below(chance, 5)) {
+    switch (chance_below(chance, 9)) {
     case 0:
     case 1:
         change.fields = STOCK_CHANGE_LIMIT;
@@ -67,6 +74,19 @@ static void change(struct stock *stock, const char *sku, struct chance *chance)
     case 3:
         change.fields = STOCK_CHANGE_PAY;
         change.settings.pay_within_s = chance_below(chance, 3);
+        break;
+    case 4:
+    case 5:
+        change.fields = STOCK_CHANGE_LATE;
+        change.settings.refund_late = chance_below(chance, 2) == 0;
+        break;
+    case 6:
+        change.fields = STOCK_CHANGE_HOLD;
+        change.settings.hold_max_s = chance_below(chance, 5);
+        break;
+    case 7:
+        change.fields = STOCK_CHANGE_GRACE;
+        change.settings.grace_s = chance_below(chance, 3);
         break;
     default:
         change.fields = STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS;
@@ -126,15 +146,22 @@ static void decide_reserved(struct stock *stock, const char *sku, struct chance 
 {
     struct stock_status_change change;
     uint64_t order_id = 0;
+    int64_t since_ns = loop_now_ns();
     for (int i = 0; i < DECIDED_MAX && (order_id = promise_reserved(sku, false)) != 0; i++) {
         bool pay = chance_below(chance, 2) == 0;
         memset(&change, 0, sizeof change);
         change.record.order_id = order_id;
+        change.payment.ref = pay ? "admin" : NULL;
+        change.now_ms = clock_wall_ms();
+        if (pay)
+            promise_payment_begin(order_id, "admin");
         if (pay)
             stock_pay(stock, &change, 1, WAIT_MS);
         else
             stock_cancel(stock, &change, 1, WAIT_MS);
         promise_state(&change, pay ? "paid" : "cancelled");
+        if (pay)
+            promise_payment(&change, since_ns);
     }
 }
 
@@ -144,12 +171,22 @@ static void retire(struct stock *stock, const char *sku, struct chance *chance)
     struct ledger_held held;
     if (chance_below(chance, 4) > 0)
         decide_reserved(stock, sku, chance);
-    enum stock_admin_result result = stock_retire(stock, sku, WAIT_MS, &sale, &held);
+    bool elsewhere = chance_below(chance, 3) > 0;
+    int64_t since_ns = loop_now_ns();
+    enum stock_admin_result result = stock_retire(stock, sku, elsewhere, WAIT_MS, &sale, &held);
     bool done = result == STOCK_ADMIN_OK;
     tally(done ? "sale retired" : "sale not retired");
     story("  retire %s, round %u: %s", sku, sale.round, result_name(result));
     if (done)
         promise_retired(sku, sale.round);
+    if (done && !elsewhere)
+        promise_no_refunds(sku, since_ns);
+    if (result == STOCK_ADMIN_REFUNDS_DUE) {
+        tally("sale kept for its refunds");
+        promise_refunds_due(sku);
+        if (elsewhere)
+            promise_break("%s was kept for refunds that are made elsewhere", sku);
+    }
 }
 
 static void act(struct stock *stock, struct chance *chance)
@@ -179,6 +216,8 @@ void actor_admin(void *argument)
     for (uint32_t i = 0; i < steps && !world.settling; i++) {
         struct chance before = chance;
         clock_sleep_ns((int64_t)chance_below(&chance, PERIOD_US) * 1000);
+        if (world.pay_within_s > 0 && chance_below(&chance, 2) == 0) /* among late payments */
+            clock_sleep_ns((int64_t)chance_below(&chance, LATE_MS) * CLOCK_NS_PER_MS);
         if (chance_step())
             act(stock, &chance);
         chance.state = before.state + 12345;

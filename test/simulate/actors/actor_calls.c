@@ -1,4 +1,4 @@
-/* The calls of shops and of the expiry worker: pay, cancel, expire. */
+/* The calls of shops and of the expiry worker: pay, cancel, refund, extend, expire. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,26 +7,72 @@
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
-#include "test/simulate/promise.h"
+#include "test/simulate/actors/pay_pick.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 #include "test/simulate/world.h"
 
-enum { STEPS_MAX = 7, CHANGES_MAX = 3, WAIT_MS = 300, COUNT_MS = 100, PERIOD_US = 20000 };
+enum {
+    STEPS_MAX = 7,
+    CHANGES_MAX = 3,
+    WAIT_MS = 300,
+    COUNT_MS = 100,
+    PERIOD_US = 20000,
+    TOGETHER_US = 8000
+};
 
-static void change_states(struct stock *stock, struct chance *chance, bool pay)
+static void begin_payments(const struct stock_status_change *changes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (changes[i].payment.ref && changes[i].payment.ref[0] != '\0')
+            promise_payment_begin(changes[i].record.order_id, changes[i].payment.ref);
+}
+
+static void check_paid(const struct stock_status_change *change, int64_t since_ns)
+{
+    promise_state(change, "paid");
+    if (change->payment.ref[0] != '\0')
+        promise_payment(change, since_ns);
+}
+
+static void check_cancelled(const struct stock_status_change *change, int64_t since_ns)
+{
+    (void)since_ns;
+    if (change->keep > 0)
+        promise_kept(change);
+    else
+        promise_state(change, "cancelled");
+}
+
+static const struct {
+    void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
+                   int wait_ms);
+    void (*check)(const struct stock_status_change *change, int64_t since_ns);
+} kinds[PAY_KINDS] = {
+    [PAY_PAY] = {stock_pay, check_paid},
+    [PAY_CANCEL] = {stock_cancel, check_cancelled},
+    [PAY_REFUND] = {stock_refund, promise_refund},
+    [PAY_EXTEND] = {stock_extend, promise_extend},
+};
+
+/* Some calls name an order more than once. */
+static void change_states(struct stock *stock, struct chance *chance, enum pay_kind kind)
 {
     struct stock_status_change changes[CHANGES_MAX];
+    char refs[CHANGES_MAX][PAY_REF_SIZE];
     size_t count = 1 + chance_below(chance, CHANGES_MAX);
-    memset(changes, 0, sizeof changes);
+    for (size_t i = 0; i < count; i++) {
+        pay_pick(chance, kind, &changes[i], refs[i]);
+        if (i > 0 && chance_below(chance, 3) == 0)
+            changes[i].record.order_id = changes[i - 1].record.order_id;
+    }
+    if (kind == PAY_PAY)
+        begin_payments(changes, count);
+    int64_t since_ns = loop_now_ns();
+    kinds[kind].change(stock, changes, count, WAIT_MS);
     for (size_t i = 0; i < count; i++)
-        changes[i].record.order_id = promise_pick_order(chance);
-    if (pay)
-        stock_pay(stock, changes, count, WAIT_MS);
-    else
-        stock_cancel(stock, changes, count, WAIT_MS);
-    for (size_t i = 0; i < count; i++)
-        promise_state(&changes[i], pay ? "paid" : "cancelled");
+        kinds[kind].check(&changes[i], since_ns);
 }
 
 static void expire(struct stock *stock)
@@ -43,17 +89,14 @@ static void expire(struct stock *stock)
 
 static void act(struct stock *stock, struct chance *chance)
 {
-    switch (chance_below(chance, 6)) {
-    case 0:
-        change_states(stock, chance, true);
-        break;
-    case 1:
+    bool late = chance_below(chance, 2) == 0 && promise_pick_status(chance, LEDGER_EXPIRED) != 1;
+    uint32_t kind = late ? 2 : chance_below(chance, 12);
+    if (kind < 2)
         expire(stock);
-        break;
-    default:
-        change_states(stock, chance, false);
-        break;
-    }
+    else if (kind < 6)
+        change_states(stock, chance, PAY_PAY);
+    else
+        change_states(stock, chance, kind < 9 ? PAY_CANCEL : kind < 11 ? PAY_REFUND : PAY_EXTEND);
 }
 
 void actor_calls(void *argument)
@@ -64,9 +107,12 @@ void actor_calls(void *argument)
     uint32_t steps = 1 + chance_below(&chance, STEPS_MAX);
     for (uint32_t i = 0; i < steps && !world.settling; i++) {
         struct chance before = chance;
-        clock_sleep_ns((int64_t)chance_below(&chance, PERIOD_US) * 1000);
+        int64_t us = chance_below(&chance, PERIOD_US);
         if (world.pay_within_s > 0 && chance_below(&chance, 4) == 0)
             clock_sleep_ns((int64_t)chance_below(&chance, 1500) * CLOCK_NS_PER_MS);
+        if (us % 2 == 0) /* together with others */
+            us = TOGETHER_US - (loop_now_ns() / 1000) % TOGETHER_US;
+        clock_sleep_ns(us * 1000);
         if (chance_step())
             act(stock, &chance);
         chance.state = before.state + 12345;

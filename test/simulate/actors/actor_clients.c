@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "test/simulate/actors/pay_pick.h"
 #include "test/simulate/daemon/daemon.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/promise_request.h"
 #include "test/simulate/world.h"
 
@@ -44,13 +46,32 @@ static const struct asked *pick_repeated(struct chance *chance)
 static unsigned deadline_ms(enum asked_kind kind)
 {
     unsigned usual_ms = daemon_plan.deadline_ms, locks_ms = SCENE_LEASE_MS + usual_ms / 2;
-    return kind == ASKED_CANCEL && locks_ms > usual_ms ? locks_ms : usual_ms;
+    bool locks = kind == ASKED_CANCEL || kind == ASKED_REFUND;
+    return locks && locks_ms > usual_ms ? locks_ms : usual_ms;
 }
 
 static enum asked_kind any_kind(struct chance *chance)
 {
-    uint32_t kind = chance_below(chance, 12);
-    return kind == 0 ? ASKED_PAY : kind == 1 ? ASKED_CANCEL : kind == 2 ? ASKED_STOCK : ASKED_ORDER;
+    static const enum asked_kind kinds[] = {ASKED_PAY,    ASKED_PAY,   ASKED_CANCEL, ASKED_REFUND,
+                                            ASKED_EXTEND, ASKED_STOCK, ASKED_STOCK};
+    uint32_t kind = chance_below(chance, 24);
+    return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : ASKED_ORDER;
+}
+
+static void fill_in_change(struct chance *chance, struct asked *asked)
+{
+    struct stock_status_change change;
+    char ref[PAY_REF_SIZE];
+    enum pay_kind kind = asked->kind == ASKED_PAY      ? PAY_PAY
+                         : asked->kind == ASKED_CANCEL ? PAY_CANCEL
+                         : asked->kind == ASKED_REFUND ? PAY_REFUND
+                                                       : PAY_EXTEND;
+    pay_pick(chance, kind, &change, ref);
+    asked->order_id = change.record.order_id;
+    asked->keep = change.keep;
+    asked->restock = change.restock;
+    asked->expires_ms = change.extension.expires_ms;
+    strcpy(asked->ref, kind == PAY_PAY || kind == PAY_REFUND ? ref : "");
 }
 
 static void fill_in(struct clients *clients, struct asked *asked)
@@ -68,8 +89,8 @@ static void fill_in(struct clients *clients, struct asked *asked)
         first = pick_repeated(chance);
     asked->kind = any_kind(chance);
     asked->deadline_ms = deadline_ms(asked->kind);
-    if (asked->kind == ASKED_PAY || asked->kind == ASKED_CANCEL)
-        asked->order_id = promise_pick_order(chance);
+    if (asked->kind != ASKED_ORDER && asked->kind != ASKED_STOCK)
+        fill_in_change(chance, asked);
     if (asked->kind != ASKED_ORDER)
         asked->key[0] = '\0';
     if (!first || asked->kind != ASKED_ORDER)
@@ -87,6 +108,8 @@ static void ask(struct clients *clients)
 {
     struct asked *asked = promise_ask(clients->process, daemon_plan.deadline_ms);
     fill_in(clients, asked);
+    if (asked->kind == ASKED_PAY && asked->ref[0] != '\0')
+        promise_payment_begin(asked->order_id, asked->ref);
     if (front_ask(clients->process, asked))
         clients->asked[clients->count++] = asked;
     else

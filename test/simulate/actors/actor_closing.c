@@ -9,7 +9,7 @@
 #include "stock/sales/sales.h"
 #include "stock/stock.h"
 #include "test/simulate/daemon/daemon.h"
-#include "test/simulate/promise.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/promise_request.h"
 #include "test/simulate/servers/redis_server.h"
 #include "test/simulate/story.h"
@@ -20,6 +20,7 @@ enum {
     PAUSE_MS = 20,
     COUNT_MS = 1000,
     WAIT_MS = 300,
+    PAY_MS = 20,
     CANCEL_MS = 5, /* its tries take memory, which a schedule has little of */
     TOLD_MAX = 4,  /* tries */
 };
@@ -47,7 +48,7 @@ static void open_sale(struct stock *stock, const char *sku)
 {
     struct stock_change change = {.fields = STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS |
                                             STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAUSED |
-                                            STOCK_CHANGE_PAY};
+                                            STOCK_CHANGE_PAY | STOCK_CHANGE_LATE};
     struct ledger_sale sale;
     for (int i = 0; i < TRIES_MAX; i++) {
         enum stock_admin_result result = stock_change(stock, sku, &change, &sale);
@@ -96,6 +97,7 @@ static bool cancel(struct stock *stock, uint64_t order_id)
         if (i > 0)
             wait_a_moment();
         change.record.order_id = order_id;
+        change.payment.ref = NULL;
         stock_cancel(stock, &change, 1, CANCEL_MS);
         promise_state(&change, "cancelled");
         if (change.result == STOCK_STATE_OK || change.result == STOCK_STATE_REFUSED)
@@ -176,6 +178,34 @@ static void reconcile(struct stock *stock, const char *sku)
     free(report);
 }
 
+/* A late payment is decided; its order gets its units if there are any. */
+static void pay_late(struct stock *stock, const char *sku)
+{
+    struct stock_status_change change;
+    uint64_t order_id = promise_expired(sku);
+    memset(&change, 0, sizeof change);
+    change.result = STOCK_STATE_BUSY;
+    if (order_id != 0 && scene.counters)
+        reconcile(stock, sku);
+    for (int i = 0; i < TRIES_MAX && order_id != 0; i++) {
+        if (i > 0)
+            wait_a_moment();
+        change.record.order_id = order_id;
+        change.payment.ref = "late";
+        change.now_ms = clock_wall_ms();
+        int64_t since_ns = clock_now_ns();
+        promise_payment_begin(order_id, "late");
+        stock_pay(stock, &change, 1, PAY_MS);
+        promise_payment(&change, since_ns);
+        if (change.result == STOCK_STATE_OK || change.result == STOCK_STATE_REFUSED)
+            return;
+    }
+    if (order_id != 0)
+        promise_break("the late payment of order %llu is not decided although no fault strikes any "
+                      "more",
+                      (unsigned long long)order_id);
+}
+
 static void sell_rest(struct stock *stock, const char *sku, struct chance *chance)
 {
     if (scene.counters)
@@ -202,7 +232,7 @@ static void retire(struct stock *stock, const char *sku)
     for (int i = 0; i < TRIES_MAX && result != STOCK_ADMIN_OK; i++) {
         if (i > 0)
             wait_a_moment();
-        result = stock_retire(stock, sku, WAIT_MS, &sale, &held);
+        result = stock_retire(stock, sku, true, WAIT_MS, &sale, &held);
         story("  retire %s: %d", sku, (int)result);
     }
     if (result == STOCK_ADMIN_OK)
@@ -222,6 +252,8 @@ static void close_sale(struct stock *stock, const char *sku, struct chance *chan
     uint64_t reserved = promise_reserved(sku, false);
     if (reserved != 0 && chance_below(chance, 3) == 0)
         cancel(stock, reserved);
+    if (chance_below(chance, 2) == 0)
+        pay_late(stock, sku);
     sell_rest(stock, sku, chance);
     if (!world.retires || chance_below(chance, 3) > 0 || promise_broken())
         return;

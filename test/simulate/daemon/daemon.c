@@ -194,11 +194,12 @@ void daemon_end_rates(void)
 void __wrap_stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count);
 void __real_stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* What is checked of each try of an order is checked for the workers' tries as well. */
+/* What is checked of each try of an order is checked for the workers' tries as well. Late payments
+ * are not among them: a call worker takes their units again. */
 void __wrap_stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct given *given[STOCK_BATCH_MAX];
-    if (!task_current()->lasting) {
+    if (!task_current()->lasting || (count > 0 && orders[0]->payment_ref)) {
         __real_stock_sell(stock, orders, count);
         return;
     }

@@ -51,10 +51,8 @@ struct asked *front_asked(const struct stock_order *order)
 static enum call_kind kind_of(const struct asked *asked)
 {
     static const enum call_kind kinds[ASKED_KINDS] = {
-        [ASKED_ORDER] = CALL_ORDER,
-        [ASKED_STOCK] = CALL_LOOKUP,
-        [ASKED_PAY] = CALL_PAYMENT,
-        [ASKED_CANCEL] = CALL_CANCEL,
+        [ASKED_ORDER] = CALL_ORDER,   [ASKED_STOCK] = CALL_LOOKUP,  [ASKED_PAY] = CALL_PAYMENT,
+        [ASKED_CANCEL] = CALL_CANCEL, [ASKED_REFUND] = CALL_CANCEL, [ASKED_EXTEND] = CALL_PAYMENT,
     };
     return kinds[asked->kind];
 }
@@ -127,25 +125,61 @@ static enum call_start handle_order(struct request *request, const struct asked 
     return call_order_post(request, &call);
 }
 
+/* Its body, empty where nothing is named. */
+static void write_body(const struct asked *asked, char *body, size_t size)
+{
+    char expires_at[LEDGER_TIME_SIZE];
+    body[0] = '\0';
+    if (asked->kind == ASKED_EXTEND) {
+        ledger_time_format(asked->expires_ms, expires_at);
+        snprintf(body, size, "{\"expires_at\":\"%s\"}", expires_at);
+    } else if (asked->kind == ASKED_REFUND && asked->keep > 0) {
+        snprintf(body, size, "{\"payment_ref\":\"%s\",\"restock\":%s,\"keep\":%u}", asked->ref,
+                 asked->restock ? "true" : "false", asked->keep);
+    } else if (asked->kind == ASKED_REFUND) {
+        snprintf(body, size, "{\"payment_ref\":\"%s\",\"restock\":%s}", asked->ref,
+                 asked->restock ? "true" : "false");
+    } else if (asked->ref[0] != '\0') {
+        snprintf(body, size, "{\"payment_ref\":\"%s\"}", asked->ref);
+    } else if (asked->keep > 0) {
+        snprintf(body, size, "{\"keep\":%u}", asked->keep);
+    }
+}
+
+static enum call_start handle_change(struct request *request, const struct asked *asked,
+                                     struct call call)
+{
+    static const struct {
+        const char *name;
+        enum call_start (*start)(struct request *request, const struct call *call);
+    } changes[ASKED_KINDS] = {
+        [ASKED_PAY] = {"pay", call_state_pay},
+        [ASKED_CANCEL] = {"cancel", call_state_cancel},
+        [ASKED_REFUND] = {"refund", call_state_refund},
+        [ASKED_EXTEND] = {"extend", call_state_extend},
+    };
+    char tail[40], body[128];
+    snprintf(tail, sizeof tail, "%llu/%s", (unsigned long long)asked->order_id,
+             changes[asked->kind].name);
+    write_body(asked, body, sizeof body);
+    call.tail = tail;
+    call.body = body;
+    call.body_length = strlen(body);
+    return changes[asked->kind].start(request, &call);
+}
+
 static enum call_start handle(struct front *front, struct request *request,
                               const struct asked *asked)
 {
-    char tail[40];
+    char tail[40] = "";
     struct call call = {.service = front->service, .now_ns = front->now_ns, .tail = tail};
     request->order.address[0] = '\0';
-    switch (asked->kind) {
-    case ASKED_STOCK:
-        strcpy(tail, asked->sku);
-        return call_stock_get(request, &call);
-    case ASKED_PAY:
-        snprintf(tail, sizeof tail, "%llu/pay", (unsigned long long)asked->order_id);
-        return call_state_pay(request, &call);
-    case ASKED_CANCEL:
-        snprintf(tail, sizeof tail, "%llu/cancel", (unsigned long long)asked->order_id);
-        return call_state_cancel(request, &call);
-    default:
+    if (asked->kind == ASKED_ORDER)
         return handle_order(request, asked, call);
-    }
+    if (asked->kind != ASKED_STOCK)
+        return handle_change(request, asked, call);
+    strcpy(tail, asked->sku);
+    return call_stock_get(request, &call);
 }
 
 static void send_on(struct front *front, struct request *request, struct asked *asked)

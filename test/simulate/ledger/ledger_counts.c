@@ -137,7 +137,7 @@ static enum db_result count_order(struct ledger *ledger, const struct step *step
     }
     version->there = true;
     struct quota_row *quota = &version->quota;
-    quota->units += order->order.qty;
+    quota->units += version_held(order);
     quota->allowed = limit > quota->units ? limit : quota->units;
     quota_id_add(quota, order->order.order_id);
     return DB_OK;
@@ -159,8 +159,7 @@ static const struct version *next_order(const struct ledger *ledger, uint64_t af
 
 static bool is_held(const struct version *order, const char *sku, uint32_t round)
 {
-    return order->order.round == round && strcmp(order->sku, sku) == 0 &&
-           (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
+    return order->order.round == round && strcmp(order->sku, sku) == 0 && version_held(order) > 0;
 }
 
 static enum db_result count(struct ledger *ledger, struct step *step)

@@ -1,5 +1,4 @@
-/* The simulated ledger's orders: commit, recovery, confirming writes and payments of
- * sql/orders/orders.h. */
+/* The simulated ledger's orders: commit, recovery and confirming writes of sql/orders/orders.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 
 #include "base/clock.h"
 #include "sql/orders/orders.h"
+#include "test/simulate/ledger/ledger_pay.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
@@ -22,6 +22,7 @@ struct commit {
     const struct ledger_order *orders;
     size_t order_count;
     bool late;
+    bool retaken; /* each order to pay was expired */
 };
 
 static bool is_joint(const struct commit *commit)
@@ -83,14 +84,27 @@ static enum db_result check_updates(struct commit *commit)
     return refused ? DB_NO : DB_OK;
 }
 
+static int64_t due_ms(const struct ledger_order *order)
+{
+    return order->expires_ms == 0 ? 0 : order->expires_ms + (int64_t)order->grace_s * 1000;
+}
+
+/* The place of the next new order, from `i` on. */
+static size_t next_listed(const struct commit *commit, size_t i)
+{
+    while (i < commit->order_count && commit->orders[i].payment_ref)
+        i++;
+    return i;
+}
+
 static void insert_expiries(struct ledger *ledger, const struct commit *commit)
 {
     const struct ledger_order *orders = commit->orders;
-    for (size_t i = 0, next; i < commit->order_count; i = next) {
+    for (size_t i = next_listed(commit, 0), next; i < commit->order_count; i = next) {
         uint64_t first_id = orders[i].order_id, last_id = first_id;
-        for (next = i + 1;
-             next < commit->order_count && orders[next].expires_ms == orders[i].expires_ms;
-             next++) {
+        for (next = next_listed(commit, i + 1);
+             next < commit->order_count && due_ms(&orders[next]) == due_ms(&orders[i]);
+             next = next_listed(commit, next + 1)) {
             first_id = orders[next].order_id < first_id ? orders[next].order_id : first_id;
             last_id = orders[next].order_id > last_id ? orders[next].order_id : last_id;
         }
@@ -100,8 +114,34 @@ static void insert_expiries(struct ledger *ledger, const struct commit *commit)
         txn_take(ledger->txn, row);
         struct version *version = txn_change(ledger->txn, row);
         version->there = true;
-        version->expiry = (struct expiry_row){orders[i].expires_ms, first_id, last_id};
+        version->expiry = (struct expiry_row){due_ms(&orders[i]), first_id, last_id};
     }
+}
+
+/* Pays the expired orders whose late payments have taken units. */
+static enum db_result pay_retaken(struct ledger *ledger, struct commit *commit)
+{
+    const struct ledger_payment taken = {.state = LEDGER_PAYMENT_TAKEN, .outcome = LEDGER_RETAKEN};
+    enum db_result result = DB_OK;
+    commit->retaken = true;
+    for (size_t i = 0; i < commit->order_count && result == DB_OK; i++) {
+        const struct ledger_order *order = &commit->orders[i];
+        struct row *row = order->payment_ref ? row_of_order(order->order_id) : NULL;
+        result = row ? session_lock(ledger, row) : DB_OK;
+        if (result != DB_OK || !order->payment_ref)
+            continue;
+        bool expired = row && row->now.there && row->now.order.status == LEDGER_EXPIRED;
+        if (expired)
+            txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
+        commit->retaken &= expired;
+    }
+    for (size_t i = 0; i < commit->order_count && result == DB_OK; i++) {
+        struct ledger_payment payment = taken;
+        payment.ref = commit->orders[i].payment_ref;
+        if (payment.ref)
+            result = payment_insert(ledger, commit->orders[i].order_id, &payment);
+    }
+    return result;
 }
 
 static bool has_key(const struct ledger_order *order)
@@ -146,7 +186,8 @@ static enum db_result insert_order(struct ledger *ledger, const struct ledger_or
                                         .segment = order->segment,
                                         .status = LEDGER_RESERVED,
                                         .created_ms = order->created_ms,
-                                        .expires_ms = order->expires_ms};
+                                        .expires_ms = order->expires_ms,
+                                        .grace_s = order->grace_s};
     return DB_OK;
 }
 
@@ -198,10 +239,9 @@ static bool has_limit(const struct ledger_order *order)
     return order->limit > 0;
 }
 
-static bool is_any(const struct ledger_order *order)
+static bool is_new(const struct ledger_order *order)
 {
-    (void)order;
-    return true;
+    return !order->payment_ref;
 }
 
 static bool is_late(const struct commit *commit)
@@ -221,8 +261,12 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
     if (result == DB_OK) {
         result = joint ? DB_OK : update_all(ledger, commit);
         if (result == DB_OK)
+            result = pay_retaken(ledger, commit);
+        if (result == DB_OK)
             insert_expiries(ledger, commit);
         result = session_answer(ledger, result);
+        for (size_t i = 0; i < commit->update_count && result != DB_OK; i++)
+            commit->updates[i].refused = false; /* the rows that changed are not counted */
     }
     if (result == DB_OK && joint) {
         result = session_send(ledger, true);
@@ -231,10 +275,12 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
     }
     if (result == DB_OK)
         result = check_updates(commit);
+    if (result == DB_OK && !commit->retaken)
+        result = DB_DUPLICATE;
     if (result == DB_OK)
-        result = for_orders(ledger, commit, is_any, insert_key);
+        result = for_orders(ledger, commit, is_new, insert_key);
     if (result == DB_OK)
-        result = for_orders(ledger, commit, is_any, insert_order);
+        result = for_orders(ledger, commit, is_new, insert_order);
     if (result == DB_OK)
         result = for_orders(ledger, commit, has_limit, add_quota);
     commit->late = result == DB_OK && is_late(commit);
@@ -254,10 +300,12 @@ static void tell_commit(const struct commit *commit, enum ledger_result result)
               update->refused ? " (refused)" : "");
     }
     for (size_t i = 0; i < commit->order_count; i++)
-        story("    ledger: order %llu of %s for %u%s%s",
+        story("    ledger: order %llu of %s for %u%s%s%s%s",
               (unsigned long long)commit->orders[i].order_id, commit->orders[i].user_id,
               commit->orders[i].qty, has_key(&commit->orders[i]) ? ", key " : "",
-              has_key(&commit->orders[i]) ? commit->orders[i].key : "");
+              has_key(&commit->orders[i]) ? commit->orders[i].key : "",
+              commit->orders[i].payment_ref ? ", again for payment " : "",
+              commit->orders[i].payment_ref ? commit->orders[i].payment_ref : "");
     story("    ledger: commit: %s", names[result]);
 }
 
@@ -301,10 +349,11 @@ struct question {
     bool found;
 };
 
+/* The row of an order that was to be paid does not tell whose commit has paid it. */
 static bool is_same(const struct version *row, const struct ledger_order *order)
 {
-    return row->there && strcmp(row->sku, order->sku) == 0 && row->order.round == order->round &&
-           strcmp(row->user_id, order->user_id) == 0 &&
+    return row->there && !order->payment_ref && strcmp(row->sku, order->sku) == 0 &&
+           row->order.round == order->round && strcmp(row->user_id, order->user_id) == 0 &&
            strcmp(row->key, order->key ? order->key : "") == 0;
 }
 
@@ -380,11 +429,7 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
 static enum db_result confirm_body(struct ledger *ledger, void *context)
 {
     (void)context;
-    enum db_result result = session_send(ledger, true);
-    if (result != DB_OK)
-        return result;
-    ledger->txn->wrote = true;
-    return session_answer(ledger, DB_OK);
+    return session_confirm(ledger);
 }
 
 enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
@@ -392,64 +437,4 @@ enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
     enum ledger_result result = session_result(session_run(ledger, confirm_body, NULL));
     bool same = ledger_connection(ledger) == connection;
     return result == LEDGER_OK && !same ? LEDGER_FAILED : result;
-}
-
-/* ---- ledger_pay ---- */
-
-struct payment {
-    struct ledger_record *const *records;
-    size_t count;
-    bool *moved;
-};
-
-static bool is_first(const struct payment *payment, size_t i)
-{
-    for (size_t j = 0; j < i; j++)
-        if (payment->records[j]->order_id == payment->records[i]->order_id)
-            return false;
-    return true;
-}
-
-/* Three statements: lock the payable orders that no other session holds; change; read. */
-static enum db_result pay_body(struct ledger *ledger, void *context)
-{
-    struct payment *payment = context;
-    bool wrote = false;
-    enum db_result result = session_send(ledger, false);
-    for (size_t i = 0; i < payment->count && result == DB_OK; i++) {
-        struct row *row = row_of_order(payment->records[i]->order_id);
-        payment->moved[i] = row && is_first(payment, i) && !row->owner && row->was.there &&
-                            version_payable(&row->was, ledger->txn) &&
-                            txn_take(ledger->txn, row_of_sale(row->was.sku)) &&
-                            txn_take(ledger->txn, row);
-        wrote |= payment->moved[i];
-    }
-    if (result == DB_OK)
-        result = session_answer(ledger, DB_OK);
-    if (result == DB_OK)
-        result = session_send(ledger, wrote);
-    if (result != DB_OK)
-        return result;
-    bool relies = false;
-    for (size_t i = 0; i < payment->count; i++) {
-        struct row *row = row_of_order(payment->records[i]->order_id);
-        if (payment->moved[i])
-            txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
-        record_of_row(payment->records[i], row, ledger->txn, true);
-        relies |= ledger_status_changed(payment->records[i]->status);
-    }
-    for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
-        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id), ledger->txn,
-                      true);
-    result = session_answer(ledger, DB_OK);
-    if (result == DB_OK && relies && !wrote)
-        result = confirm_body(ledger, NULL);
-    return result;
-}
-
-enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
-                              size_t count, bool *moved_out)
-{
-    struct payment payment = {records, count, moved_out};
-    return session_result(session_run(ledger, pay_body, &payment));
 }

@@ -255,7 +255,7 @@ static bool is_due(struct due_question *question, const struct version *order)
     bool due = false;
     int64_t last_ms = question->ranges[question->range_count - 1].was.expires_ms;
     if (!order->there || order->order.status != LEDGER_RESERVED || order->order.expires_ms == 0 ||
-        order->order.expires_ms > last_ms)
+        version_due_ms(order) > last_ms)
         return false;
     for (size_t i = 0; i < question->range_count; i++) {
         struct range *range = &question->ranges[i];

@@ -105,14 +105,11 @@ static enum db_result read_orders(struct ledger *ledger, void *context)
     held->reserved = held->paid = held->units = 0;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
-        const struct order_row *order = &seen->order;
-        bool holds = order->status == LEDGER_RESERVED || order->status == LEDGER_PAID;
-        if (!seen->there || !holds || order->round != held->round ||
-            strcmp(seen->sku, held->sku) != 0)
+        if (!seen->there || seen->order.round != held->round || strcmp(seen->sku, held->sku) != 0)
             continue;
         held->reserved += seen->order.status == LEDGER_RESERVED;
         held->paid += seen->order.status == LEDGER_PAID;
-        held->units += order->qty;
+        held->units += version_held(seen);
     }
     held->done = true;
     return DB_OK;
@@ -148,8 +145,9 @@ enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_
 
 struct retirement {
     const struct ledger_sale *sale;
-    const struct ledger_held *held;
+    struct ledger_held *held;
     struct row *row;
+    bool refunds_elsewhere;
 };
 
 static enum db_result lock_sale(struct ledger *ledger, struct retirement *retirement)
@@ -182,6 +180,23 @@ static enum db_result compare_segments(struct ledger *ledger, const struct retir
     return result == DB_OK && !same ? DB_NO : result;
 }
 
+static enum db_result count_refunds(struct ledger *ledger, const struct retirement *retirement)
+{
+    const struct row *row;
+    enum db_result result = session_send(ledger, false);
+    if (result != DB_OK)
+        return result;
+    for (size_t i = 0; (row = table_row(TABLE_DUE, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        retirement->held->refunds_due +=
+            seen->there && strcmp(seen->sku, retirement->sale->sku) == 0;
+    }
+    result = session_answer(ledger, DB_OK);
+    if (result != DB_OK)
+        retirement->held->refunds_due = 0;
+    return retirement->held->refunds_due > 0 ? DB_NO : result;
+}
+
 static enum db_result delete_rows(struct ledger *ledger, const struct retirement *retirement)
 {
     const char *sku = retirement->sale->sku;
@@ -206,9 +221,12 @@ static enum db_result retire_body(struct ledger *ledger, void *context)
 {
     struct retirement *retirement = context;
     const struct ledger_sale *sale = retirement->sale;
+    retirement->held->refunds_due = 0;
     enum db_result result = lock_sale(ledger, retirement);
     if (result == DB_OK)
         result = compare_segments(ledger, retirement);
+    if (result == DB_OK && !retirement->refunds_elsewhere)
+        result = count_refunds(ledger, retirement);
     if (result == DB_OK)
         result = session_send(ledger, true);
     if (result != DB_OK)
@@ -224,9 +242,10 @@ static enum db_result retire_body(struct ledger *ledger, void *context)
 }
 
 enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
-                                 const struct ledger_held *held)
+                                 struct ledger_held *held, bool refunds_elsewhere)
 {
-    struct retirement retirement = {.sale = sale, .held = held};
+    struct retirement retirement = {
+        .sale = sale, .held = held, .refunds_elsewhere = refunds_elsewhere};
     assert(held->done && held->reserved == 0);
     enum ledger_result result = session_result(session_run(ledger, retire_body, &retirement));
     story("    ledger: %s is retired in round %u: %s", sale->sku, sale->round,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sql/orders/orders.h"
+#include "test/simulate/ledger/ledger_pay.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
@@ -12,8 +13,11 @@ struct returning {
     struct ledger_return *returned;
     struct row *locked[LEDGER_RETURNS_MAX]; /* orders that may change, by user */
     size_t locked_count;
-    struct row *moved[LEDGER_RETURNS_MAX]; /* whose status changes */
-    bool units[LEDGER_RETURNS_MAX];        /* of these: its units come back */
+    struct moved {
+        struct row *row;
+        const struct ledger_return_order *order;
+        uint32_t units;          /* that come back */
+    } moved[LEDGER_RETURNS_MAX]; /* which change */
     size_t moved_count;
 };
 
@@ -66,9 +70,10 @@ static bool is_usable(const struct ledger_return_segment *segment, const struct 
            segment->row.fence < segment->fence;
 }
 
-static bool take_off(struct ledger_return *returned, const struct version *order, bool *damaged_out)
+static bool take_off(struct ledger_return *returned, const struct version *order, uint32_t units,
+                     bool *damaged_out)
 {
-    uint32_t units = order->order.qty, left_sold = 0, sold = 0, valid = 0, segments = 0;
+    uint32_t left_sold = 0, sold = 0, valid = 0, segments = 0;
     for (size_t i = 0; i < returned->segment_count; i++) {
         const struct ledger_return_segment *segment = &returned->segments[i];
         if (!is_usable(segment, order))
@@ -118,16 +123,44 @@ static void share_out(struct returning *returning)
     for (size_t i = 0; i < returning->locked_count; i++) {
         struct row *row = returning->locked[i];
         struct ledger_return_order *order = order_in(returned, row->now.order.order_id);
-        order->moved = order->round_over || take_off(returned, &row->now, &order->damaged);
-        order->unmet = !order->moved && is_given(returned, row->now.sku);
-        if (!order->moved)
+        uint32_t qty = row->now.order.qty;
+        if (order->keep >= qty)
             continue;
-        returning->units[returning->moved_count] = !order->round_over;
-        returning->moved[returning->moved_count++] = row;
+        uint32_t units = order->unreturned ? 0 : qty - order->keep;
+        order->moved = order->round_over || take_off(returned, &row->now, units, &order->damaged);
+        order->unmet = !order->moved && is_given(returned, row->now.sku);
+        if (order->moved)
+            returning->moved[returning->moved_count++] =
+                (struct moved){row, order, order->round_over ? 0 : units};
     }
 }
 
 /* ---- what changes ---- */
+
+static void change_order(struct ledger *ledger, const struct moved *moved, enum ledger_status to)
+{
+    struct order_row *change = &txn_change(ledger->txn, moved->row)->order;
+    uint32_t keep = moved->order->keep;
+    if (moved->order->unreturned)
+        change->unreturned += change->qty - keep;
+    if (keep == 0) {
+        change->status = to;
+        return;
+    }
+    change->ordered = change->ordered > 0 ? change->ordered : change->qty;
+    change->qty = keep;
+}
+
+static enum db_result refund_payments(struct ledger *ledger, const struct returning *returning)
+{
+    enum db_result result = DB_OK;
+    for (size_t i = 0; i < returning->moved_count && result == DB_OK; i++) {
+        const struct moved *moved = &returning->moved[i];
+        if (returning->returned->to == LEDGER_REFUNDED && moved->order->keep == 0)
+            result = payment_refund_taken(ledger, moved->row->now.order.order_id);
+    }
+    return result;
+}
 
 static void change_rows(struct ledger *ledger, struct returning *returning)
 {
@@ -142,15 +175,15 @@ static void change_rows(struct ledger *ledger, struct returning *returning)
         change->fence = segment->row.fence = segment->fence;
     }
     for (size_t i = 0; i < returning->moved_count; i++)
-        txn_change(ledger->txn, returning->moved[i])->order.status = returned->to;
+        change_order(ledger, &returning->moved[i], returned->to);
 }
 
 static enum db_result hold_counts(struct ledger *ledger, const struct returning *returning)
 {
     enum db_result result = DB_OK;
     for (size_t i = 0; i < returning->moved_count && result == DB_OK; i++) {
-        const struct version *order = &returning->moved[i]->now;
-        struct row *row = returning->units[i] ? row_of_count(order->sku) : NULL;
+        const struct version *order = &returning->moved[i].row->now;
+        struct row *row = returning->moved[i].units > 0 ? row_of_count(order->sku) : NULL;
         const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
         bool there = row && (row->now.there || seen->there);
         if (there && row->now.count.round == order->order.round)
@@ -175,8 +208,11 @@ static uint64_t counted_to(const struct ledger *ledger, const struct version *or
     return 0;
 }
 
-static enum db_result return_to_quota(struct ledger *ledger, const struct version *order)
+/* An order that keeps units stays in its user's list; no order has the id 0. */
+static enum db_result return_to_quota(struct ledger *ledger, const struct moved *moved)
 {
+    const struct version *order = &moved->row->now;
+    uint64_t order_id = moved->order->keep > 0 ? 0 : order->order.order_id;
     uint32_t round = order->order.round;
     const struct row_key key = {.sku = order->sku, .round = round, .user_id = order->user_id};
     struct row *row;
@@ -185,28 +221,29 @@ static enum db_result return_to_quota(struct ledger *ledger, const struct versio
         return result;
     struct version *version = txn_change(ledger->txn, row);
     struct quota_row *quota = &version->quota;
-    uint32_t qty = order->order.qty;
+    uint32_t qty = moved->units;
     if (version->there) {
         quota->units = quota->units > qty ? quota->units - qty : 0;
-        quota_id_remove(quota, order->order.order_id);
+        quota_id_remove(quota, order_id);
         return DB_OK;
     }
     version->there = true;
     text_copy(version->sku, order->sku);
     text_copy(version->user_id, order->user_id);
     *quota = (struct quota_row){.round = round, .allowed = qty};
-    quota_id_add(quota, order->order.order_id);
+    quota_id_add(quota, order_id);
     return DB_OK;
 }
 
 static enum db_result return_to_quotas(struct ledger *ledger, const struct returning *returning)
 {
-    const struct version *counted[LEDGER_RETURNS_MAX];
+    const struct moved *counted[LEDGER_RETURNS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < returning->moved_count; i++) {
-        const struct version *order = &returning->moved[i]->now;
-        if (returning->units[i] && order->order.order_id <= counted_to(ledger, order))
-            counted[count++] = order;
+        const struct moved *moved = &returning->moved[i];
+        const struct version *order = &moved->row->now;
+        if (moved->units > 0 && order->order.order_id <= counted_to(ledger, order))
+            counted[count++] = moved;
     }
     if (count == 0)
         return DB_OK;
@@ -251,7 +288,10 @@ static enum db_result return_body(struct ledger *ledger, void *context)
     if (result != DB_OK)
         return result;
     change_rows(ledger, returning);
-    result = session_answer(ledger, hold_counts(ledger, returning));
+    result = refund_payments(ledger, returning);
+    if (result == DB_OK)
+        result = hold_counts(ledger, returning);
+    result = session_answer(ledger, result);
     return result == DB_OK ? return_to_quotas(ledger, returning) : result;
 }
 
@@ -265,8 +305,9 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
         if (result != LEDGER_OK)
             order->moved = false;
         if (order->moved && story_told)
-            story("    ledger: order %llu becomes %s", (unsigned long long)order->order_id,
-                  ledger_status_name(returned->to));
+            story("    ledger: order %llu %s %s%s", (unsigned long long)order->order_id,
+                  order->keep > 0 ? "keeps a part; what it gives is" : "becomes",
+                  ledger_status_name(returned->to), order->unreturned ? ", not restocked" : "");
     }
     story("    ledger: return: %s", result == LEDGER_OK        ? "done"
                                     : result == LEDGER_NO      ? "refused"

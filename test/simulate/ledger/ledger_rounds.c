@@ -255,10 +255,9 @@ enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, con
 
 /* ---- the orders of a round ---- */
 
-static bool holds(const struct version *order, const char *sku, uint32_t round)
+static bool is_of(const struct version *order, const char *sku, uint32_t round)
 {
-    return order->order.round == round && strcmp(order->sku, sku) == 0 &&
-           (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
+    return order->order.round == round && strcmp(order->sku, sku) == 0;
 }
 
 /* The newest order with an id below `below` (0: any); NULL when there is no such order. */
@@ -284,11 +283,11 @@ static void count_orders(const struct ledger *ledger, const char *sku, uint32_t 
     for (; passed < rows && (row = newest(ledger, below)); passed++) {
         const struct version *seen = row_seen(row, ledger->txn);
         use->next_id = below = seen->order.order_id;
-        if (!holds(seen, sku, round))
+        if (!is_of(seen, sku, round))
             continue;
         use->reserved += seen->order.status == LEDGER_RESERVED;
         use->paid += seen->order.status == LEDGER_PAID;
-        use->units += seen->order.qty;
+        use->units += version_held(seen);
     }
     use->all_read = passed < rows;
 }
@@ -391,7 +390,7 @@ static enum db_result end_piece(struct ledger *ledger, struct step *step)
         below = seen->order.order_id;
         if (below < step->piece.next_id)
             break;
-        if (!holds(seen, step->sku, step->round))
+        if (!is_of(seen, step->sku, step->round) || seen->order.status != LEDGER_RESERVED)
             continue;
         result = session_lock(ledger, row);
         if (result != DB_OK || !version_may(&row->now, LEDGER_EXPIRED, ledger->txn))

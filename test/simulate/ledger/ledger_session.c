@@ -428,6 +428,15 @@ enum ledger_result session_read(struct ledger *ledger,
     return session_result(result == DB_SOFT ? DB_FAILED : result);
 }
 
+enum db_result session_confirm(struct ledger *ledger)
+{
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    ledger->txn->wrote = true;
+    return session_answer(ledger, DB_OK);
+}
+
 enum ledger_result session_result(enum db_result result)
 {
     switch (result) {

@@ -55,6 +55,9 @@ enum ledger_result session_read(struct ledger *ledger,
 /* What the last commit has written is on the disk before the statement is answered. */
 enum db_result session_sync(struct ledger *ledger);
 
+/* The statement that makes the present transaction's commit reach the disk. */
+enum db_result session_confirm(struct ledger *ledger);
+
 enum ledger_result session_result(enum db_result result);
 
 #endif

@@ -85,6 +85,11 @@ static bool is_key(enum table table, const struct version *row, const struct row
         return row->round_end.round == key->round && strcmp(row->sku, key->sku) == 0;
     case TABLE_SALE_ROUND:
         return row->sale_round.round == key->round && strcmp(row->sku, key->sku) == 0;
+    case TABLE_EXPIRY:
+        return row->expiry.expires_ms == key->moment_ms && row->expiry.first_id == key->order_id;
+    case TABLE_PAYMENT:
+    case TABLE_DUE:
+        return row->payment.order_id == key->order_id && strcmp(row->key, key->key) == 0;
     case TABLE_RESTOCK:
     case TABLE_RESET:
         return strcmp(row->key, key->key) == 0 && strcmp(row->sku, key->sku) == 0;
@@ -146,6 +151,16 @@ struct row *row_of_reset(const char *sku, const char *key)
 struct row *row_of_round_end(const char *sku, uint32_t round)
 {
     return row_find(TABLE_ROUND_END, &(struct row_key){.sku = sku, .round = round});
+}
+
+struct row *row_of_payment(uint64_t order_id, const char *ref)
+{
+    return row_find(TABLE_PAYMENT, &(struct row_key){.order_id = order_id, .key = ref});
+}
+
+struct row *row_of_due(uint64_t order_id, const char *ref)
+{
+    return row_find(TABLE_DUE, &(struct row_key){.order_id = order_id, .key = ref});
 }
 
 /* ---- transactions ---- */
@@ -210,6 +225,7 @@ void txn_commit(struct txn *txn)
         struct row *row = txn->rows[i];
         if (!row->was.there)
             row->committed_ns = loop_now_ns();
+        row->before = row->was;
         row->was = row->now;
         row->on_disk = row->on_disk && !txn->wrote;
     }

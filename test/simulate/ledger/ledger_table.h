@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/orders/orders.h"
-#include "sql/sales/sales.h"
 #include "sql/ledger/ledger.h"
+#include "sql/payments/payments.h"
+#include "sql/sales/sales.h"
 
 enum { NAME_MAX_SIZE = 24, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
 
@@ -28,6 +28,8 @@ enum table {
     TABLE_RESET,
     TABLE_ROUND_END,
     TABLE_SALE_ROUND,
+    TABLE_PAYMENT,
+    TABLE_DUE, /* refund_due */
     TABLES
 };
 
@@ -45,9 +47,11 @@ struct segment_row {
 struct order_row {
     uint64_t order_id;
     uint32_t round, qty;
+    uint32_t ordered, unreturned; /* 0: qty, and none */
     uint32_t segment;
     enum ledger_status status;
     int64_t created_ms, expires_ms; /* 0: never */
+    uint32_t grace_s;
 };
 
 struct quota_row {
@@ -88,6 +92,13 @@ struct sale_round_row {
     uint64_t restocked; /* of a retired sale: see sale_row */
 };
 
+/* Its `key` is what the shop calls it. */
+struct payment_row {
+    uint64_t order_id;
+    enum ledger_payment_state state; /* of TABLE_PAYMENT, as the next one */
+    enum ledger_payment_outcome outcome;
+};
+
 struct version {
     bool there;
     char sku[NAME_MAX_SIZE], user_id[NAME_MAX_SIZE], key[NAME_MAX_SIZE];
@@ -103,6 +114,7 @@ struct version {
         struct reset_row reset;
         struct round_end_row round_end;
         struct sale_round_row sale_round;
+        struct payment_row payment;
     };
 };
 
@@ -112,6 +124,7 @@ struct row {
     bool on_disk;      /* `disk` is `was` */
     int64_t committed_ns;
     struct version now, was, disk;
+    struct version before; /* the last commit: what it has replaced */
 };
 
 struct txn {
@@ -135,6 +148,7 @@ struct row_key {
     const char *sku, *user_id, *key;
     uint32_t round, segment;
     uint64_t order_id;
+    int64_t moment_ms;
 };
 
 /* The row with that key in any version; NULL when there is no such row. */
@@ -148,6 +162,8 @@ struct row *row_of_count(const char *sku);
 struct row *row_of_restock(const char *sku, const char *key);
 struct row *row_of_reset(const char *sku, const char *key);
 struct row *row_of_round_end(const char *sku, uint32_t round);
+struct row *row_of_payment(uint64_t order_id, const char *ref);
+struct row *row_of_due(uint64_t order_id, const char *ref);
 
 /* A new row that is not there yet. */
 struct row *row_make(enum table table);

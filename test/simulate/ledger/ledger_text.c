@@ -61,6 +61,37 @@ uint32_t round_of_sale(const char *sku, const struct txn *txn)
     return seen && seen->there ? seen->sale.round : 0;
 }
 
+int64_t version_due_ms(const struct version *version)
+{
+    const struct order_row *order = &version->order;
+    return order->expires_ms == 0 ? 0 : order->expires_ms + (int64_t)order->grace_s * 1000;
+}
+
+static bool is_overdue(const struct version *version)
+{
+    return version->order.expires_ms != 0 && version_due_ms(version) <= ledger_server_ms();
+}
+
+uint32_t version_held(const struct version *version)
+{
+    const struct order_row *order = &version->order;
+    bool holds = order->status == LEDGER_RESERVED || order->status == LEDGER_PAID;
+    return (holds ? order->qty : 0) + order->unreturned;
+}
+
+enum ledger_standing version_standing(const struct version *version, struct txn *txn, bool locks)
+{
+    struct row *row = row_of_sale(version->sku);
+    if (!row || (locks && !txn_take(txn, row)) || !row_seen(row, txn)->there)
+        return LEDGER_UNSEEN;
+    const struct sale_row *sale = &row_seen(row, txn)->sale;
+    if (sale->round != version->order.round)
+        return LEDGER_OVER;
+    if (!is_overdue(version))
+        return LEDGER_IN_ROUND;
+    return sale->settings.refund_late ? LEDGER_OVER : LEDGER_OVERDUE;
+}
+
 bool version_payable(const struct version *version, const struct txn *txn)
 {
     return version_may(version, LEDGER_PAID, txn);
@@ -70,11 +101,11 @@ bool version_may(const struct version *version, enum ledger_status to, const str
 {
     const struct order_row *order = &version->order;
     uint32_t round = round_of_sale(version->sku, txn);
-    bool late = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
+    bool late = is_overdue(version);
     bool allowed = to == LEDGER_PAID      ? !late && order->round == round
                    : to == LEDGER_EXPIRED ? late || order->round < round
                                           : true;
-    return order->status == LEDGER_RESERVED && allowed;
+    return order->status == (to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED) && allowed;
 }
 
 void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
@@ -90,13 +121,15 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
     strcpy(record->key, seen->key);
     snprintf(record->status, sizeof record->status, "%s", ledger_status_name(order->status));
     record->payable = for_payment && version_payable(seen, txn);
+    uint32_t round = round_of_sale(seen->sku, txn);
     record->round_over =
-        for_payment && order->status != LEDGER_PAID && order->round < round_of_sale(seen->sku, txn);
+        for_payment && order->status != LEDGER_PAID && (round == 0 || order->round < round);
     ledger_time_format(order->created_ms, record->created_at);
     if (order->expires_ms != 0)
         ledger_time_format(order->expires_ms, record->expires_at);
     record->round = order->round;
     record->qty = order->qty;
+    record->ordered = order->ordered;
     record->segment = order->segment;
 }
 

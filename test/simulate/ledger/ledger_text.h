@@ -2,7 +2,7 @@
 #ifndef SIMULATE_LEDGER_TEXT_H
 #define SIMULATE_LEDGER_TEXT_H
 
-#include "sql/orders/orders.h"
+#include "sql/payments/payments.h"
 #include "test/simulate/ledger/ledger_table.h"
 
 /* Copies a name that must not be longer than a row has room for. */
@@ -20,6 +20,16 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
 /* True when an order can be paid, or must expire, by the server's clock. */
 bool version_payable(const struct version *version, const struct txn *txn);
 bool version_may(const struct version *version, enum ledger_status to, const struct txn *txn);
+
+/* How a payment finds an order, as ledger_status_standing. `locks`: the sale is locked by the
+ * transaction; if another one has it, it is not seen. */
+enum ledger_standing version_standing(const struct version *version, struct txn *txn, bool locks);
+
+/* When an order's time to pay is over, grace included; 0: never. */
+int64_t version_due_ms(const struct version *version);
+
+/* The units of its sale that an order holds, as LEDGER_UNITS_HELD. */
+uint32_t version_held(const struct version *version);
 
 /* The present round of a sale; 0 without a sale. */
 uint32_t round_of_sale(const char *sku, const struct txn *txn);
