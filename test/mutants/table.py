@@ -5,15 +5,18 @@ A fault of a ledger's statement is put into the statement and into the simulatio
 `unit` and `system` name a test that is known to find the mutant; it is tried before others."""
 
 import table_locks
+import table_payments
 import table_rest
 import table_service
 from mutant import NO_PART, NOT_SEEN, Mutant
 
 ORDERS = "test/simulate/ledger/ledger_orders.c"
+PAY = "test/simulate/ledger/ledger_pay.c"
 RETURNS = "test/simulate/ledger/ledger_returns.c"
 RETIRE = "test/simulate/ledger/ledger_retire.c"
 ROUNDS = "test/simulate/ledger/ledger_rounds.c"
 SALES = "test/simulate/ledger/ledger_sales.c"
+TEXT = "test/simulate/ledger/ledger_text.c"
 
 CORE = {
     # ---- the lock and its fence ----
@@ -195,8 +198,8 @@ CORE = {
     "keys_not_written": Mutant(
         "a key has one order",
         (("sql/orders/ledger_commit.c",
-          "COMMIT_KEYS, commit->by_key, commit->order_count", "COMMIT_KEYS, commit->by_key, 0"),
-         (ORDERS, "result = for_orders(ledger, commit, is_any, insert_key);",
+          "COMMIT_KEYS, commit->by_key, commit->listed_count", "COMMIT_KEYS, commit->by_key, 0"),
+         (ORDERS, "result = for_orders(ledger, commit, is_new, insert_key);",
           "(void)insert_key;")),
         "test_ledger/test_commit_with_a_known_key_is_duplicate",
         "orders/test_idempotency.py::test_repeat_is_200_with_the_first_answer"),
@@ -248,7 +251,7 @@ CORE = {
         "what others have committed is on the disk when it is answered",
         (("sql/orders/ledger_recovery.c", "ledger_do(ledger, \"%-s\", ledger_confirm_text);",
           "ledger_do(ledger, \"DO 1\");"),
-         (ORDERS, "    ledger->txn->wrote = true;\n", "")),
+         ("test/simulate/ledger/ledger_session.c", "    ledger->txn->wrote = true;\n", "")),
         "test_ledger/test_resolve_says_yes_after_a_write"),
 
     # ---- sold out ----
@@ -388,8 +391,8 @@ CORE = {
         "orders/test_state.py::test_commit_of_a_move_lost"),
     "seen_cancel_not_confirmed": Mutant(
         "a cancellation that somebody else made is on the disk when it is answered",
-        (("stock/returns/status.c", "if (ended_count > 0 && !confirmed &&",
-          "if (ended_count > 0 && !confirmed && false &&"),),
+        (("stock/returns/status.c", "if (ending.ended_count > 0 && !confirmed &&",
+          "if (ending.ended_count > 0 && !confirmed && false &&"),),
         "test_returns/test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered"),
     "return_not_published": Mutant(
         "units that came back end the memory of a sold-out sale in every process",
@@ -445,33 +448,33 @@ CORE = {
     # ---- payment and expiry ----
     "payment_without_the_row_lock": Mutant(
         "an order ends in one status",
-        (("sql/orders/ledger_lookup.c", "FOR UPDATE SKIP LOCKED", ""),
-         (ORDERS, "row && is_first(payment, i) && !row->owner && row->was.there &&",
-          "row && is_first(payment, i) && row->was.there &&"),
-         (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n"
-          "                            txn_take(ledger->txn, row);",
-          "txn_take(ledger->txn, row_of_sale(row->was.sku));"),
-         (ORDERS, "        if (payment->moved[i])\n            txn_change",
-          "        if (payment->moved[i] && session_lock(ledger, row) == DB_OK)\n"
-          "            txn_change")),
-        "test_returns/test_each_order_moves_once_whoever_races"),
+        (("sql/payments/ledger_pay.c", "\"FOR UPDATE SKIP LOCKED\"", "\" \""),
+         (PAY, "if (!row || !row->was.there || !txn_take(ledger->txn, row))",
+          "if (!row || !row->was.there)"),
+         (PAY, "return row && row->owner == ledger->txn && row->now.there ? row : NULL;",
+          "return row && ledger && row->was.there ? row : NULL;"),
+         (PAY, "    txn_change(ledger->txn, row)->order.status = LEDGER_PAID;\n",
+          "    if (session_lock(ledger, row) != DB_OK)\n        return;\n"
+          "    txn_change(ledger->txn, row)->order.status = LEDGER_PAID;\n")),
+        "test_payments/test_locked_order_is_not_decided"),
     "payment_in_a_round_that_is_over": Mutant(
         "no order of a round that is over is paid",
         (("sql/orders/ledger_status.c",
-          "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED))", 'IN_TIME ROUND_NOW(""))'),
-         (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n", "\n")),
+          "STANDING(SHARE_SKIP_LOCKED) :", 'STANDING("") :'),
+         (PAY, "version_standing(&row->now, ledger->txn, true)",
+          "version_standing(&row->now, ledger->txn, false)")),
         "test_status/test_payment_and_reset_wait_for_each_other",
         "sales/test_reset.py::test_reset_waits_for_a_payment_under_way",
         simulated=NOT_SEEN),
     "paid_after_its_time": Mutant(
         "an order that is overdue is not paid",
-        (("sql/orders/ledger_status.c",
-          "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
-         ("test/simulate/ledger/ledger_text.c", "!late && order->round == round",
-          "order->round == round")),
+        (("sql/orders/ledger_status.c", "IF(\" OVERDUE \",2+s.refund_late,1))FROM",
+          "1)FROM"),
+         (TEXT, "!late && order->round == round", "order->round == round"),
+         (TEXT, "    if (!is_overdue(version))\n        return LEDGER_IN_ROUND;",
+          "    if (version)\n        return LEDGER_IN_ROUND;")),
         "test_status/test_time_to_pay_is_over_at_its_moment",
-        "orders/test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it",
-        simulated=NOT_SEEN),
+        "orders/test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it"),
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
         (("sql/orders/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
@@ -627,6 +630,7 @@ CORE = {
         "process/test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
 }
 
+CORE |= table_payments.CORE
 MUTANTS = {**CORE, **table_service.MUTANTS, **table_locks.MUTANTS, **table_rest.MUTANTS}
 
 # Guards that can be dropped with no loss, as the simulation shows; README.md says why.

@@ -22,7 +22,7 @@ MUTANTS: dict[str, Mutant] = {
     "keys_in_any_order": Mutant(
         "batches that carry the same keys do not deadlock",
         (("sql/orders/ledger_commit.c",
-          "    qsort(commit->by_key, commit->order_count, sizeof commit->by_key[0], "
+          "    qsort(commit->by_key, commit->listed_count, sizeof commit->by_key[0], "
           "compare_keys);\n",
           "    (void)compare_keys;\n"),),
         "test_ledger/test_commits_with_the_same_keys_do_not_deadlock",
@@ -82,18 +82,17 @@ MUTANTS: dict[str, Mutant] = {
     "cancel_in_an_ended_round_is_only_told": Mutant(
         "an order that was told to be cancelled is cancelled, also when its round is over",
         (("sql/orders/ledger_return.c",
-          "    returning->status_count += order->moved;\n"
-          "    if (!order->moved || order->round_over)\n"
+          "    returning->changed_count += order->moved;\n"
+          "    if (!order->moved || order->round_over || units == 0)\n"
           "        return;\n",
-          "    if (!order->moved || order->round_over)\n"
+          "    if (!order->moved || order->round_over || units == 0)\n"
           "        return;\n"
-          "    returning->status_count += order->moved;\n"),),
+          "    returning->changed_count += order->moved;\n"),),
         "test_status/test_older_rounds_move_their_status_only",
         simulated=NO_PART),
     "payment_does_not_hold_the_sale": Mutant(
         "an order is paid only in its sale's present round, also while a reset is under way",
-        (("sql/orders/ledger_status.c", "return RESERVED(IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED));",
-          "return RESERVED(IN_TIME ROUND_NOW(\"\"));"),),
+        (("sql/orders/ledger_status.c", "STANDING(SHARE_SKIP_LOCKED) :", 'STANDING("") :'),),
         "test_status/test_payment_and_reset_wait_for_each_other",
         simulated=NO_PART),
     "lowered_limit_spares_earlier_buyers": Mutant(

@@ -75,7 +75,7 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "calls_stay_in_a_stopped_queue": Mutant(
         "a daemon that stops takes what waits out of its queues",
-        (("service/workers/calls.c", "while (!queue_stopped(queue) || queue_waiting(queue)) {",
+        (("service/workers/calls.c", "while (!queue_stopped(queue) || queue_depth(queue) > 0) {",
           "while (!queue_stopped(queue)) {"),),
         system="process/test_lifecycle.py::test_drain_out_of_time_answers_every_call",
         simulated=NO_PART),
