@@ -1,4 +1,4 @@
-"""Small faults for late money, refunds, extended holds and parts of orders, as those of table.py."""
+"""Small faults of late money, refunds, extended holds and parts of orders, as in table.py."""
 
 from mutant import NO_PART, Mutant
 

@@ -13,7 +13,6 @@
 #include "test/simulate/ledger/ledger_table.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/machine/loop.h"
-#include "test/simulate/promise_pay.h"
 #include "test/simulate/servers/redis_store.h"
 #include "test/simulate/scene.h"
 #include "test/simulate/story.h"
@@ -88,8 +87,6 @@ static struct watched *watched(const char *sku)
     return &now.sales[SCENE_SALE_OF(sku)];
 }
 
-static void on_commit(const struct txn *txn);
-
 void promise_begin(void)
 {
     memset(&now, 0, offsetof(__typeof__(now), given));
@@ -107,8 +104,6 @@ void promise_begin(void)
         for (size_t i = 0; i < QTY_MAX; i++)
             to->short_ns[i] = loop_now_ns();
     }
-    promise_pay_begin();
-    tables_on_commit(on_commit);
 }
 
 const char *promise_broken(void)
@@ -353,13 +348,12 @@ static void check_sale(const char *sku)
 }
 
 /* After a loss of what was not on the disk this compares as well. */
-static void on_commit(const struct txn *txn)
+void promise_commit(const struct txn *txn)
 {
     promise_redis();
     for (int i = 0; i < scene.sales; i++)
         check_sale(SCENE_SKU(i));
     check_new_orders(txn);
-    promise_pay_commit(txn);
 }
 
 void promise_prompt(int64_t start_ns)
@@ -976,5 +970,4 @@ void promise_end(void)
     }
     for (size_t i = 0; i < now.state_count; i++)
         check_state(&now.states[i]);
-    promise_pay_end();
 }

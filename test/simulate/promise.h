@@ -11,6 +11,7 @@
 struct chance;
 struct process;
 struct stock_status_change;
+struct txn;
 struct version;
 
 enum { GIVEN_MAX = 16384, VIOLATION_SIZE = 256 };
@@ -111,7 +112,8 @@ uint32_t promise_held(const struct version *order);
 
 bool promise_settings_changed(const char *sku, int64_t since_ns);
 
-/* At the end of a schedule, when nothing is under way any more. */
+/* After each commit; and at the end of a schedule, when nothing is under way any more. */
+void promise_commit(const struct txn *txn);
 void promise_end(void);
 
 #endif

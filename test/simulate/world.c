@@ -14,7 +14,8 @@
 #include "test/simulate/machine/arena.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/daemon/daemon.h"
-#include "test/simulate/promise.h"
+#include "test/simulate/ledger/ledger_table.h"
+#include "test/simulate/promise_pay.h"
 #include "test/simulate/promise_request.h"
 #include "test/simulate/servers/redis_server.h"
 #include "test/simulate/servers/seam_lock.h"
@@ -269,6 +270,12 @@ static const char *present_actor(void)
     return task_current() ? task_current()->name : "";
 }
 
+static void check_commit(const struct txn *txn)
+{
+    promise_commit(txn);
+    promise_pay_commit(txn);
+}
+
 static void begin(uint64_t seed, const struct mask *mask)
 {
     static bool noticed = false;
@@ -283,6 +290,8 @@ static void begin(uint64_t seed, const struct mask *mask)
     daemon_begin();
     plan(mask);
     promise_begin();
+    promise_pay_begin();
+    tables_on_commit(check_commit);
     pay_pick_begin();
     promise_requests_begin();
     if (!noticed)
@@ -369,6 +378,8 @@ static void run_parts(void)
         end_daemons();
     if (!promise_broken())
         promise_end();
+    if (!promise_broken())
+        promise_pay_end();
 }
 
 const char *world_run(uint64_t seed, const struct mask *mask)
