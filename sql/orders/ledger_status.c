@@ -17,8 +17,10 @@ static const char *const names[] = {
     [LEDGER_REFUNDED] = "refunded",
 };
 
-/* The moment from which an unpaid order is overdue. */
-#define OVERDUE "o.expires_at<=UTC_TIMESTAMP(3)-INTERVAL COALESCE(o.grace_s,0)SECOND"
+/* True of an unpaid order from a moment on. Most are in time, which one comparison tells. */
+#define OVERDUE                                                                                    \
+    "(o.expires_at<=UTC_TIMESTAMP(3)AND(o.grace_s IS NULL OR "                                     \
+    "o.expires_at<=UTC_TIMESTAMP(3)-INTERVAL o.grace_s SECOND))"
 #define RESERVED(condition) "(o.status='reserved' AND " condition ")"
 
 /* For a payment the sale is locked, so that no reset can end the round before the payment is
