@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "sql/db/bulk.h"
 #include "sql/db/sql_text.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/orders/user_quota.h"
 
 enum { COLUMNS_MAX = 10 };
@@ -32,12 +33,12 @@ struct moment {
 /* One row's values, for the columns of every statement. */
 struct row {
     uint64_t order_id, fence, settled;
-    struct text sku, user_id, key;
-    uint32_t round, qty, segment, limit, grace_s, settings_version;
+    struct text sku, user_id, key, payment_ref;
+    uint32_t round, qty, segment, limit, grace_s, settings_version, state, outcome;
     struct moment created_at, expires_at;
 };
 
-enum { STOCK = COMMIT_QUOTAS + 1, KINDS }; /* one more kind, of stock updates */
+enum { STOCK = COMMIT_QUOTAS + 1, PAYMENTS, KINDS }; /* further kinds */
 
 struct commit_rows {
     struct bulk bulks[KINDS];
@@ -45,15 +46,7 @@ struct commit_rows {
     struct row rows[LEDGER_SEGMENTS_MAX]; /* of one kind at a time */
 };
 
-struct commit_rows *commit_rows_open(void)
-{
-    struct commit_rows *rows = calloc(1, sizeof *rows);
-    if (!rows)
-        abort();
-    return rows;
-}
-
-void commit_rows_close(struct commit_rows **rows)
+static void commit_rows_close(struct commit_rows **rows)
 {
     for (size_t i = 0; *rows && i < KINDS; i++)
         bulk_close(&(*rows)->bulks[i]);
@@ -61,6 +54,17 @@ void commit_rows_close(struct commit_rows **rows)
         sql_free(&(*rows)->sql);
     free(*rows);
     *rows = NULL;
+}
+
+struct commit_rows *commit_rows_of(struct ledger *ledger)
+{
+    if (!ledger->rows) {
+        ledger->rows = calloc(1, sizeof *ledger->rows);
+        ledger->rows_close = commit_rows_close;
+    }
+    if (!ledger->rows)
+        abort();
+    return ledger->rows;
 }
 
 /* ---- statements ---- */
@@ -126,7 +130,18 @@ static const struct {
                 COLUMN(NUMBER, qty), COLUMN(NUMBER, qty), COLUMN(LONG_NUMBER, fence),
                 COLUMN(NUMBER, settings_version), COLUMN(LONG_NUMBER, settled),
                 COLUMN(LONG_NUMBER, settled)}},
+    [PAYMENTS] = {"INSERT INTO payment(order_id,payment_ref,state,outcome,told_at)VALUES",
+                  "",
+                  4,
+                  {COLUMN(LONG_NUMBER, order_id), COLUMN(TEXT, payment_ref), COLUMN(NUMBER, state),
+                   COLUMN(NUMBER, outcome)}},
 };
+
+/* Payments are told when the server writes them. */
+static const char *row_end(unsigned kind)
+{
+    return kind == PAYMENTS ? ",UTC_TIMESTAMP(3))" : ")";
+}
 
 /* ---- by bulk bindings ---- */
 
@@ -153,7 +168,7 @@ static enum db_result run_bulk(struct commit_rows *rows, struct db *db, unsigned
     sql_begin(&rows->sql, "%-s(?", kinds[kind].insert);
     for (size_t i = 1; i < kinds[kind].count; i++)
         sql_append(&rows->sql, ",?", 2);
-    sql_printf(&rows->sql, ")%-s", kinds[kind].tail);
+    sql_printf(&rows->sql, "%-s%-s", row_end(kind), kinds[kind].tail);
     sql_append(&rows->sql, "", 1);
     for (size_t i = 0; i < COLUMNS_MAX; i++) {
         const struct column *column = &kinds[kind].columns[i];
@@ -195,7 +210,7 @@ static enum db_result run_text(struct commit_rows *rows, struct db *db, unsigned
             sql_printf(sql, "%-s", c == 0 ? lead : ",");
             text_column(sql, column, (const char *)&rows->rows[i] + column->offset);
         }
-        sql_append(sql, ")", 1);
+        sql_printf(sql, "%-s", row_end(kind));
     }
     sql_printf(sql, "%-s", kinds[kind].tail);
     return db_query(db, sql->text, sql->length);
@@ -275,6 +290,26 @@ enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool 
     for (size_t i = 0; i < count; i++)
         fill_row(&rows->rows[i], orders[i], kind, i > 0 ? &rows->rows[i - 1] : NULL);
     return bulk ? run_bulk(rows, db, kind, count, &affected) : run_text(rows, db, kind, count);
+}
+
+/* ---- payments ---- */
+
+enum db_result commit_rows_payments(struct commit_rows *rows, struct db *db, bool bulk,
+                                    const struct commit_payment *payments, size_t count)
+{
+    uint64_t affected = 0;
+    assert(count <= LEDGER_ORDERS_MAX);
+    if (count == 0)
+        return DB_OK;
+    for (size_t i = 0; i < count; i++) {
+        struct row *row = &rows->rows[i];
+        row->order_id = payments[i].order_id;
+        row->state = payments[i].state;
+        row->outcome = payments[i].outcome;
+        set_text(&row->payment_ref, payments[i].ref);
+    }
+    return bulk ? run_bulk(rows, db, PAYMENTS, count, &affected)
+                : run_text(rows, db, PAYMENTS, count);
 }
 
 /* ---- stock updates ---- */

@@ -7,8 +7,8 @@
 /* The prepared statements of one ledger and the rows that they write. */
 struct commit_rows;
 
-struct commit_rows *commit_rows_open(void);
-void commit_rows_close(struct commit_rows **rows);
+/* Those of the ledger, which closes them itself. */
+struct commit_rows *commit_rows_of(struct ledger *ledger);
 
 /* The kinds of rows that orders have; no order of COMMIT_LASTING expires, and only one of
  * COMMIT_GRACE has a grace. */
@@ -25,6 +25,17 @@ enum commit_rows_kind { COMMIT_LASTING, COMMIT_EXPIRING, COMMIT_GRACE, COMMIT_KE
 enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
                                   enum commit_rows_kind kind,
                                   const struct ledger_order *const *orders, size_t count);
+
+/* A payment's row; its columns by the numbers of their enumerations. */
+struct commit_payment {
+    uint64_t order_id;
+    const char *ref;
+    uint32_t state, outcome;
+};
+
+/* Inserts payments, as told at this moment of the server, in the same way. */
+enum db_result commit_rows_payments(struct commit_rows *rows, struct db *db, bool bulk,
+                                    const struct commit_payment *payments, size_t count);
 
 /* Makes stock updates along the chain together, by bulk bindings, in the same way. `made_out`: all
  * were made. */

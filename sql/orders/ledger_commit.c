@@ -174,8 +174,8 @@ static enum db_result update_stock(struct commit *commit, struct db *db)
     enum db_result result = DB_OK;
     bool made = true, any_refused = false;
     if (commit->joint)
-        result = commit_rows_stock(commit->ledger->rows, db, commit->updates, commit->update_count,
-                                   &made);
+        result = commit_rows_stock(commit_rows_of(commit->ledger), db, commit->updates,
+                                   commit->update_count, &made);
     for (size_t i = 0; i < commit->update_count; i++) {
         bool refused = commit->joint ? !made : db_affected(db, i) != 1;
         commit->updates[i].refused = result == DB_OK && refused;
@@ -205,7 +205,7 @@ static bool is_late(const struct commit *commit)
 static enum db_result write_all(struct commit *commit)
 {
     struct db *db = commit->ledger->db;
-    struct commit_rows *rows = commit->ledger->rows;
+    struct commit_rows *rows = commit_rows_of(commit->ledger);
     bool bulk = !commit->ledger->without_bulk && bulk_supported(db);
     commit->joint = bulk && are_joint(commit->updates, commit->update_count);
     text_commit(commit);
@@ -248,10 +248,6 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     assert(are_sorted(updates, update_count));
     assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
     struct commit commit;
-    if (!ledger->rows) {
-        ledger->rows = commit_rows_open();
-        ledger->rows_close = commit_rows_close;
-    }
     commit.ledger = ledger;
     commit.updates = updates;
     commit.update_count = update_count;

@@ -21,7 +21,9 @@
 
 #include <string.h>
 
+#include "sql/db/bulk.h"
 #include "sql/ledger/ledger_query.h"
+#include "sql/orders/commit_rows.h"
 #include "sql/orders/order_set.h"
 
 /* An order as the lock has found it; it follows the decisions. */
@@ -275,23 +277,9 @@ static bool text_orders(const struct paying *paying, struct sql_text *sql)
     return lead[0] == ',';
 }
 
-static void text_payment(struct sql_text *sql, bool first, uint64_t order_id,
-                         const struct ledger_payment *payment)
+static void text_due(const struct paying *paying, struct sql_text *sql)
 {
-    sql_printf(sql, "%-s(%ju,%s,%d,%d,UTC_TIMESTAMP(3))",
-               first ? "INSERT INTO payment(order_id,payment_ref,state,outcome,told_at)VALUES"
-                     : ",",
-               order_id, payment->ref, (int)payment->state, (int)payment->outcome);
-}
-
-static bool text_payments(const struct paying *paying, struct sql_text *sql)
-{
-    size_t told = 0, due = 0;
-    for (size_t i = 0; i < paying->set.count; i++)
-        if (payment_at(paying, i)->told)
-            text_payment(sql, told++ == 0, paying->set.entries[i].order_id, payment_at(paying, i));
-    if (told > 0)
-        sql_append(sql, ";", 1);
+    size_t due = 0;
     for (size_t i = 0, first = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
         first = order_set_repeats(&paying->set, i) ? first : i;
@@ -303,7 +291,23 @@ static bool text_payments(const struct paying *paying, struct sql_text *sql)
     }
     if (due > 0)
         sql_append(sql, ";", 1);
-    return told > 0;
+}
+
+/* Inserts what this call has told. `any_out`: it has told anything. */
+static enum db_result write_payments(const struct paying *paying, bool *any_out)
+{
+    struct ledger *ledger = paying->ledger;
+    struct commit_payment told[LEDGER_ORDERS_MAX];
+    bool bulk = !ledger->without_bulk && bulk_supported(ledger->db);
+    size_t count = 0;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        const struct ledger_payment *payment = payment_at(paying, i);
+        if (payment->told)
+            told[count++] = (struct commit_payment){paying->set.entries[i].order_id, payment->ref,
+                                                    payment->state, payment->outcome};
+    }
+    *any_out = count > 0;
+    return commit_rows_payments(commit_rows_of(ledger), ledger->db, bulk, told, count);
 }
 
 /* Reads the records, and confirms what others have committed unless this transaction writes. */
@@ -332,9 +336,13 @@ static enum db_result pay(struct paying *paying)
     if (result != DB_OK)
         return result;
     decide(paying);
+    bool told = false;
+    result = write_payments(paying, &told);
+    if (result != DB_OK)
+        return result;
     sql_clear(sql);
-    bool writes = text_orders(paying, sql);
-    writes |= text_payments(paying, sql);
+    bool writes = text_orders(paying, sql) || told;
+    text_due(paying, sql);
     bool relies = false; /* on a payment that others have told */
     for (size_t i = 0; i < set->count; i++) {
         const struct ledger_payment *payment = paying->payments[i];
