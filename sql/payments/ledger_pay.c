@@ -310,16 +310,16 @@ static enum db_result write_payments(const struct paying *paying, bool *any_out)
     return commit_rows_payments(commit_rows_of(ledger), ledger->db, bulk, told, count);
 }
 
-/* Reads the records, and confirms what others have committed unless this transaction writes. */
-static enum db_result read_records(struct ledger *ledger, const struct order_set *set, bool writes,
-                                   bool relies_on_others)
+/* An answer to a payment rests on the payment, or without a name on the order's status. */
+static bool relies_on_others(const struct paying *paying)
 {
-    enum db_result result = order_set_fetch(set, ledger, ledger_query);
-    for (size_t i = 0; i < set->count && result == DB_OK; i++)
-        relies_on_others |= ledger_status_changed(set->records[i]->status);
-    if (result != DB_OK || writes || !relies_on_others)
-        return result;
-    return ledger_do(ledger, "%-s", ledger_confirm_text);
+    bool relies = false;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        const struct ledger_payment *payment = paying->payments[i];
+        relies |= is_named(payment) ? payment->state != LEDGER_PAYMENT_NONE && !payment->told
+                                    : ledger_status_changed(paying->set.records[i]->status);
+    }
+    return relies;
 }
 
 static enum db_result pay(struct paying *paying)
@@ -343,12 +343,9 @@ static enum db_result pay(struct paying *paying)
     sql_clear(sql);
     bool writes = text_orders(paying, sql) || told;
     text_due(paying, sql);
-    bool relies = false; /* on a payment that others have told */
-    for (size_t i = 0; i < set->count; i++) {
-        const struct ledger_payment *payment = paying->payments[i];
-        relies |= payment->state != LEDGER_PAYMENT_NONE && !payment->told;
-    }
-    result = read_records(paying->ledger, set, writes, relies);
+    result = order_set_fetch(set, paying->ledger, ledger_query);
+    if (result == DB_OK && !writes && relies_on_others(paying))
+        result = ledger_do(paying->ledger, "%-s", ledger_confirm_text);
     for (size_t i = 0; i < set->count && result == DB_OK; i++)
         if ((paying->payments[i]->moved || paying->payments[i]->told) && set->records[i]->damaged)
             return DB_NO; /* no answer could show the order */
@@ -473,7 +470,8 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
         order->expires_ms = extension->expires_ms;
         writes = true;
     }
-    return read_records(ledger, set, writes, true);
+    result = order_set_fetch(set, ledger, ledger_query);
+    return result != DB_OK || writes ? result : ledger_do(ledger, "%-s", ledger_confirm_text);
 }
 
 enum ledger_result ledger_extend(struct ledger *ledger, struct ledger_record *const *records,

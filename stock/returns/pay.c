@@ -1,8 +1,8 @@
 /* Pays orders and extends their reservations, for clients.
  *
- *   ledger_pay: in time, already paid, too late? ─► the expired orders of late payments
- *     ─► stock_sell takes their units again and pays them, as it accepts new orders
- *     ─► ledger_pay again for those that cannot have units: their money is due back
+ *   late payments of expired orders ─► stock_sell takes their units again and pays them, as it
+ *     accepts new orders
+ *   all others, and those that cannot have units ─► ledger_pay: in time, already paid, too late?
  *
  * why_the_order_path: a late payment takes its units as any order does, under the same locks,
  * fences, limits and settings, so that it can break no promise that an order keeps. Only its row is
@@ -153,33 +153,65 @@ static size_t list_if(const struct trial *trial, bool (*wanted)(const struct sto
     return count;
 }
 
+static bool is_undecided(const struct stock_status_change *change)
+{
+    return change->result == STOCK_STATE_BUSY;
+}
+
 static bool is_to_be_retaken(const struct stock_status_change *change)
 {
-    return change->result == STOCK_STATE_BUSY && change->payment.retake;
+    return is_undecided(change) && change->payment.retake;
 }
 
-static bool is_left_to_others(const struct stock_status_change *change)
+/* True when one of the changes is for the same order: it has its units again once. */
+static bool has_order(struct stock_status_change *const *changes, size_t count, uint64_t order_id)
 {
-    return is_to_be_retaken(change) && change->no_retake;
+    for (size_t i = 0; i < count; i++)
+        if (changes[i]->record.order_id == order_id)
+            return true;
+    return false;
 }
 
-static bool is_given_up(const struct stock_status_change *change)
+/* Takes units for late payments that are not known yet. What was read without a lock decides
+ * nothing: the commit takes only an order that is expired then, and no known payment. */
+static void retake_expired(struct stock *stock, struct trial *trial)
 {
-    return change->result == STOCK_STATE_BUSY && change->payment.give_up;
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    struct ledger_payment *payments[STOCK_CHANGES_MAX];
+    struct stock_status_change *expired[STOCK_CHANGES_MAX];
+    size_t count = 0;
+    bool found =
+        ledger_payments_find(stock->ledger, trial_records(trial, records),
+                             trial_payments(trial, payments), trial->open_count) == LEDGER_OK;
+    trial_set_all(trial, found ? STOCK_STATE_BUSY : STOCK_STATE_FAILED);
+    for (size_t i = 0; i < trial->open_count && found; i++) {
+        struct stock_status_change *change = trial->open[i];
+        enum ledger_status status = ledger_status_of(change->record.status);
+        if (status == LEDGER_EXPIRED && is_named(change) &&
+            change->payment.state == LEDGER_PAYMENT_NONE && !change->payment.give_up &&
+            !has_order(expired, count, change->record.order_id))
+            expired[count++] = change;
+    }
+    if (count > 0)
+        retake(stock, expired, count);
 }
 
+/* The ledger decides last, under the orders' locks: also what could not be retaken. */
 static void pay_once(struct stock *stock, struct trial *trial)
 {
     struct trial part = {.open_count = 0};
-    pay_in_ledger(stock, trial);
-    part.open_count = list_if(trial, is_left_to_others, part.open);
-    trial_set_all(&part, STOCK_STATE_RETAKE);
-    part.open_count = list_if(trial, is_to_be_retaken, part.open);
-    if (part.open_count > 0)
-        retake(stock, part.open, part.open_count);
-    part.open_count = list_if(trial, is_given_up, part.open);
+    bool retakes = !trial->open[0]->no_retake;
+    if (retakes)
+        retake_expired(stock, trial);
+    else
+        trial_set_all(trial, STOCK_STATE_BUSY);
+    part.open_count = list_if(trial, is_undecided, part.open);
     if (part.open_count > 0)
         pay_in_ledger(stock, &part);
+    if (retakes)
+        return;
+    part.open_count = list_if(trial, is_to_be_retaken, part.open);
+    trial_set_all(&part, STOCK_STATE_RETAKE);
 }
 
 void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)

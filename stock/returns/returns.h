@@ -20,7 +20,7 @@ struct stock_status_change {
     uint32_t keep;  /* in, of stock_cancel and stock_refund: units to keep; 0: the order ends */
     bool restock;   /* in, of stock_refund: its units can be sold again */
     int64_t now_ms; /* in, of stock_pay: UTC, since 1970, as an order's created_ms */
-    bool no_retake; /* in, of stock_pay: take no units again, but say RETAKE */
+    bool no_retake; /* in, of stock_pay, the same for all: take no units again, but say RETAKE */
     enum stock_state_result result;
     bool moved; /* out: this call has changed the order */
     bool told;  /* out: this call has written the payment, or refunded it */
