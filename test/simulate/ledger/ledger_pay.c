@@ -161,8 +161,8 @@ static enum db_result end(struct ledger *ledger, const struct paying *paying, bo
 {
     read_records(ledger, (void *)paying);
     for (size_t i = 0; i < paying->count && paying->payments; i++)
-        relies |= !is_named(paying->payments[i]) &&
-                  ledger_status_changed(paying->records[i]->status);
+        relies |=
+            !is_named(paying->payments[i]) && ledger_status_changed(paying->records[i]->status);
     enum db_result result = session_answer(ledger, DB_OK);
     return result == DB_OK && relies && !wrote ? session_confirm(ledger) : result;
 }
