@@ -344,3 +344,23 @@ def test_late_payments_keep_no_payment_in_time_waiting(private_stack, spawn):
     for order_id in late:
         wait_until(lambda: daemon.pay(order_id, "late").status == 200, "a late payment")
     assert {row["state"] for row in payments(daemon)} == {"taken"}
+
+
+def test_late_payment_waits_while_the_users_are_counted(daemon):
+    """A limit is set in mid-sale. Until its users are counted the sale takes no orders, and no late
+    payment is too late for that."""
+    daemon.reset("demo", 10, 2, pay_within_s=SHORT_S)
+    order = expired(daemon, qty=2)
+    daemon.change(pay_within_s=None)
+    assert daemon.order(user_id="u2").status == 201
+    ledger = daemon.stack.ledger
+    with ThreadPoolExecutor(1) as client, \
+            ledger.transaction("INSERT INTO user_quota VALUES ('demo', 0, 'x', 0, 1, '')"):
+        assert daemon.change(per_user_limit=2)["counting"] is True
+        paying = client.submit(daemon.pay, order["order_id"], "late")
+        payments_seen = daemon.metric('seckill_call_seconds_count{call="payment"}')
+        assert daemon.order(user_id="u3").answer == "503 unavailable"
+        assert not paying.done() and payments_seen == 0
+        assert ledger.number("SELECT COUNT(*) FROM payment") == 0
+    assert paying.result().json()["retaken"] is True
+    assert audit(daemon, changed=True) == 3
