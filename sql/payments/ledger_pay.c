@@ -65,6 +65,14 @@ static bool is_named(const struct ledger_payment *payment)
     return payment->ref && payment->ref[0] != '\0';
 }
 
+static bool has_names(const struct paying *paying)
+{
+    bool named = false;
+    for (size_t i = 0; i < paying->set.count; i++)
+        named |= is_named(paying->payments[i]);
+    return named;
+}
+
 /* ---- what is there ---- */
 
 /* The latest moment to which an order may be held. */
@@ -326,11 +334,8 @@ static enum db_result pay(struct paying *paying)
 {
     const struct order_set *set = &paying->set;
     struct sql_text *sql = &paying->ledger->sql;
-    bool named = false;
-    for (size_t i = 0; i < set->count; i++)
-        named |= is_named(paying->payments[i]);
     enum db_result result =
-        lock_orders(paying->ledger, set, paying->locked, named ? PAYMENTS : PAYABLE);
+        lock_orders(paying->ledger, set, paying->locked, has_names(paying) ? PAYMENTS : PAYABLE);
     if (result == DB_OK)
         result = find_payments(paying, ledger_query, "");
     if (result != DB_OK)
@@ -383,7 +388,8 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
     if (order_set_fetch(&paying.set, ledger, ledger_read) != DB_OK)
         return LEDGER_FAILED;
     /* A commit at another server confirms only what was read there. */
-    return ledger_connection(ledger) == connection ? LEDGER_OK : LEDGER_FAILED;
+    bool same = !has_names(&paying) || ledger_connection(ledger) == connection;
+    return same ? LEDGER_OK : LEDGER_FAILED;
 }
 
 /* An entry before has the same order and name. */

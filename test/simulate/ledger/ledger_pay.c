@@ -317,12 +317,13 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
 {
     struct paying paying = paying_of(records, count);
     paying.payments = payments;
-    if (clear_payments(&paying) && session_read(ledger, look_up, &paying, false) != LEDGER_OK)
+    bool named = clear_payments(&paying);
+    if (named && session_read(ledger, look_up, &paying, false) != LEDGER_OK)
         return LEDGER_FAILED;
     uint64_t connection = ledger_connection(ledger);
     if (session_read(ledger, read_records, &paying, false) != LEDGER_OK)
         return LEDGER_FAILED;
-    return ledger_connection(ledger) == connection ? LEDGER_OK : LEDGER_FAILED;
+    return !named || ledger_connection(ledger) == connection ? LEDGER_OK : LEDGER_FAILED;
 }
 
 static bool comes_again(const struct paying *paying, size_t at)
