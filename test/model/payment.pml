@@ -545,8 +545,8 @@ inline end_hold() {
 
 /* --- Payments --- */
 
-/* Sets `kind` to PAYING with the outcome that is to be written, or to RETAKE if a unit is to be
- * taken first. */
+/* Sets `kind` to PAYING with the outcome that is to be written. An expired order stays undecided
+ * unless it is given up. */
 inline decide() {
     if
     :: name == UNNAMED ->
@@ -559,18 +559,31 @@ inline decide() {
         if
         :: status == RESERVED ->
             outcome = (!overdue -> IN_TIME : (give_up -> TOO_LATE : RETAKEN))
-        :: status == EXPIRED && give_up -> outcome = TOO_LATE
-        :: status == EXPIRED && !give_up -> kind = RETAKE
+        :: status == EXPIRED -> outcome = (give_up -> TOO_LATE : 0)
         :: status == PAID -> outcome = ALREADY_PAID
         :: status == REFUNDED -> outcome = TOO_LATE
         fi
     fi;
-    kind = (outcome != 0 -> PAYING : kind)
+    kind = (outcome != 0 -> PAYING : 0)
 }
 
-/* ledger_pay: locks the order's row unless somebody else has, looks and decides. The user's limit
- * or a pause may hinder a retake, as well as a lack of units. */
-inline look_at_payment() {
+/* Looks without a lock whether the order's unit is to be taken again: the commit decides. The
+ * user's limit or a pause may hinder it, as well as a lack of units. */
+inline look_for_retake() {
+    seen = payments[name].state;
+    atomic {
+        if
+        :: seen == NONE && status == EXPIRED -> kind = RETAKE
+        :: seen == NONE && status == EXPIRED && !calm -> give_up = true
+        :: seen != NONE || status != EXPIRED
+        fi;
+        seen = 0;
+        MAY_DIE
+    }
+}
+
+/* ledger_pay: locks the order's row unless somebody else has, looks and decides. */
+inline lock_and_decide() {
     atomic {
         if
 #ifdef MUTANT_GIVE_UP_UNCHECKED
@@ -583,12 +596,19 @@ inline look_at_payment() {
         :: row_of != 0
 #endif
         fi;
-        if
-        :: true
-        :: kind == RETAKE && !calm -> give_up = true; kind = 0
-        fi;
         MAY_DIE
     }
+}
+
+inline look_at_payment() {
+    if
+    :: name != UNNAMED && !give_up -> look_for_retake()
+    :: else
+    fi;
+    if
+    :: kind == 0 -> lock_and_decide()
+    :: else
+    fi
 }
 
 /* Looks at the payment first: one that is taken has an order that is paid, or refunded since. */
