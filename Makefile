@@ -39,7 +39,7 @@
 #                   one of the targets in test/fuzz, DURATION=600 the seconds of each
 #   make overload   20,000 connections that wear the daemon out in one way after the other, and a crowd
 #                   above capacity for DURATION=60 seconds, beside good clients: 6 minutes
-#   make model      every state of the protocol, searched by spin: two minutes, 3 GiB; DEEP=1 goes on
+#   make model      every state of the protocol, searched by spin: five minutes, 3 GiB; DEEP=1 goes on
 #                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration, clang-tidy

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from harness.audit import audit, sell_out
+from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults
 from harness.client import assert_problem
 from harness.processes import wait_until
+from harness.proxy import COMMIT, Link
 
 SHORT_S = 1  # time to pay
 CROWD = int(os.environ.get("CROWD", "400"))
@@ -364,3 +365,22 @@ def test_late_payment_waits_while_the_users_are_counted(daemon):
         assert ledger.number("SELECT COUNT(*) FROM payment") == 0
     assert paying.result().json()["retaken"] is True
     assert audit(daemon, changed=True) == 3
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_retake_whose_commit_is_not_answered_is_told_as_it_is(stack, spawn, proxies, lost):
+    """Nobody's order tells whose commit has paid it: the payment's own row does."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 4, 2, pay_within_s=SHORT_S)
+    order = expired(daemon, qty=2)
+    daemon.change(pay_within_s=None)
+    taken = proxy.once(rb"status='expired'AND order_id IN",
+                       after=lambda link: proxy.once(COMMIT, **{lost: Link.cut}))
+    response = daemon.pay(order["order_id"], "late")
+    taken.wait()
+    assert response.status == 200, response
+    assert response.json() == {**order, "status": "paid", "payment_ref": "late", "retaken": True}
+    assert [row["outcome"] for row in payments(daemon)] == ["retaken"]
+    assert len(sell_out_after_faults(daemon)) == 2
+    assert audit_after_faults(daemon) == 4
