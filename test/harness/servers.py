@@ -54,7 +54,14 @@ class Server:
         return self.client.answers()
 
     def signal(self, number):
+        """A thread on another processor goes on for a moment: after SIGSTOP it waits for that."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            wait_until(self._stands_still, f"{type(self).__name__} to stand still")
+
+    def _stands_still(self):
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return all(task.read_text().rpartition(") ")[2][0] == "T" for task in tasks)
 
     def kill(self):
         """SIGKILL: clients get no goodbye, and nothing is flushed."""
