@@ -159,6 +159,7 @@ static enum call_start handle_change(struct request *request, const struct asked
         [ASKED_EXTEND] = {"extend", call_state_extend},
     };
     char tail[40], body[128];
+    assert(changes[asked->kind].start); /* the other kinds change no order */
     snprintf(tail, sizeof tail, "%llu/%s", (unsigned long long)asked->order_id,
              changes[asked->kind].name);
     write_body(asked, body, sizeof body);
