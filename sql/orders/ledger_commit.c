@@ -141,17 +141,8 @@ static void text_retaken(struct sql_text *sql, const struct commit *commit)
                                       "status='expired'AND order_id IN(%ju"
                                     : ",%ju",
                        commit->orders[i].order_id);
-    if (count == 0)
-        return;
-    sql_append(sql, ");", 2);
-    for (size_t i = 0, at = 0; i < commit->order_count; i++)
-        if (commit->orders[i].payment_ref)
-            sql_printf(sql, "%-s(%ju,%s,'taken','retaken',UTC_TIMESTAMP(3))",
-                       at++ == 0 ? "INSERT INTO payment(order_id,payment_ref,state,outcome,told_at)"
-                                   "VALUES"
-                                 : ",",
-                       commit->orders[i].order_id, commit->orders[i].payment_ref);
-    sql_append(sql, ";", 1);
+    if (count > 0)
+        sql_append(sql, ");", 2);
 }
 
 /* Puts first what is counted by its place. */
@@ -192,6 +183,19 @@ static bool all_retaken(const struct commit *commit)
     return count == 0 || db_affected(commit->ledger->db, place) == count;
 }
 
+static enum db_result write_payments(const struct commit *commit, bool bulk)
+{
+    struct ledger *ledger = commit->ledger;
+    struct commit_payment taken[LEDGER_ORDERS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].payment_ref)
+            taken[count++] =
+                (struct commit_payment){commit->orders[i].order_id, commit->orders[i].payment_ref,
+                                        LEDGER_PAYMENT_TAKEN, LEDGER_RETAKEN};
+    return commit_rows_payments(commit_rows_of(ledger), ledger->db, bulk, taken, count);
+}
+
 static bool is_late(const struct commit *commit)
 {
     int64_t now_ns = clock_now_ns();
@@ -215,6 +219,8 @@ static enum db_result write_all(struct commit *commit)
         result = update_stock(commit, db);
     if (result == DB_OK && !retaken)
         result = DB_DUPLICATE;
+    if (result == DB_OK)
+        result = write_payments(commit, bulk);
     if (result == DB_OK)
         result =
             commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->listed_count);

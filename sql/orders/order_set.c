@@ -31,6 +31,13 @@ bool order_set_repeats(const struct order_set *set, size_t entry)
     return entry > 0 && set->entries[entry].order_id == set->entries[entry - 1].order_id;
 }
 
+size_t order_set_first(const struct order_set *set, size_t entry)
+{
+    while (order_set_repeats(set, entry))
+        entry--;
+    return entry;
+}
+
 static struct ledger_record *record_at(const struct order_set *set, size_t i)
 {
     return set->records[set->entries[i].place];

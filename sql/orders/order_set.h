@@ -21,6 +21,9 @@ void order_set_init(struct order_set *set, struct ledger_record *const *records,
 /* True when the entry before has the same id. */
 bool order_set_repeats(const struct order_set *set, size_t entry);
 
+/* Returns the first entry with the id of this one. */
+size_t order_set_first(const struct order_set *set, size_t entry);
+
 /* Appends the ids, each once and ascending, in parentheses. */
 void order_set_ids(const struct order_set *set, struct sql_text *sql);
 

@@ -31,6 +31,26 @@ enum ledger_status ledger_status_of(const char *name);
 /* True for the name of a status other than the first one, so somebody has changed the order. */
 bool ledger_status_changed(const char *status);
 
+/* ---- payments, see sql/payments/ ---- */
+
+enum ledger_payment_state {
+    LEDGER_PAYMENT_NONE, /* no such payment is known */
+    LEDGER_PAYMENT_TAKEN,
+    LEDGER_PAYMENT_DUE, /* to be paid back by the shop */
+    LEDGER_PAYMENT_REFUNDED,
+    LEDGER_PAYMENT_STATES
+};
+
+/* What the payment was answered; it never changes. */
+enum ledger_payment_outcome {
+    LEDGER_OUTCOME_NONE,
+    LEDGER_IN_TIME,
+    LEDGER_RETAKEN, /* late, and its order has its units all the same */
+    LEDGER_TOO_LATE,
+    LEDGER_ALREADY_PAID, /* by another payment */
+    LEDGER_PAYMENT_OUTCOMES
+};
+
 /* ---- commits ---- */
 
 /* One order to be written. The caller owns the strings. */

@@ -30,8 +30,6 @@
 struct locked {
     bool mine;                 /* it is locked */
     enum ledger_status status; /* as it will be */
-    bool changed;              /* by this transaction */
-    bool retaken;              /* a payment of this call is to take its units again */
     enum ledger_standing standing;
     int64_t expires_ms, latest_ms; /* asked for an extension only; 0: never */
     char sku[IDENTIFIER_SIZE];
@@ -60,16 +58,24 @@ static struct ledger_payment *payment_at(const struct paying *paying, size_t ent
     return paying->payments[paying->set.entries[entry].place];
 }
 
-static bool is_named(const struct ledger_payment *payment)
+/* Returns the entry before, if any, of the same order and name. */
+static const struct ledger_payment *earlier(const struct paying *paying, size_t entry)
 {
-    return payment->ref && payment->ref[0] != '\0';
+    const struct ledger_payment *payment = payment_at(paying, entry);
+    for (size_t i = entry; order_set_repeats(&paying->set, i); i--) {
+        const struct ledger_payment *other = payment_at(paying, i - 1);
+        if (ledger_payment_named(payment) && ledger_payment_named(other) &&
+            strcmp(other->ref, payment->ref) == 0)
+            return other;
+    }
+    return NULL;
 }
 
 static bool has_names(const struct paying *paying)
 {
     bool named = false;
     for (size_t i = 0; i < paying->set.count; i++)
-        named |= is_named(paying->payments[i]);
+        named |= ledger_payment_named(paying->payments[i]);
     return named;
 }
 
@@ -136,7 +142,7 @@ static void set_known(const struct paying *paying, char **row)
     for (; entry < paying->set.count && row[1] && (first || order_set_repeats(&paying->set, entry));
          entry++, first = false) {
         struct ledger_payment *payment = payment_at(paying, entry);
-        if (!is_named(payment) || strcmp(payment->ref, row[1]) != 0)
+        if (!ledger_payment_named(payment) || strcmp(payment->ref, row[1]) != 0)
             continue;
         payment->state = (enum ledger_payment_state)ledger_u32(row[2]);
         payment->outcome = (enum ledger_payment_outcome)ledger_u32(row[3]);
@@ -153,11 +159,11 @@ static bool is_payable(const struct locked *order)
 static bool text_names(const struct paying *paying, struct sql_text *sql)
 {
     size_t count = 0;
-    for (size_t i = 0, first = 0; i < paying->set.count; i++) {
+    for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
-        first = order_set_repeats(&paying->set, i) ? first : i;
-        const struct locked *order = &paying->locked[first];
-        if (is_named(payment) && (paying->looks_all || (order->mine && !is_payable(order))))
+        const struct locked *order = &paying->locked[order_set_first(&paying->set, i)];
+        if (ledger_payment_named(payment) &&
+            (paying->looks_all || (order->mine && !is_payable(order))))
             sql_printf(sql, count++ == 0 ? "((%ju,%s)" : ",(%ju,%s)",
                        paying->set.entries[i].order_id, payment->ref);
     }
@@ -211,7 +217,7 @@ static enum ledger_payment_outcome outcome_of(const struct locked *order,
 
 static void pay_order(struct locked *order, struct ledger_payment *payment)
 {
-    payment->moved = order->changed = true;
+    payment->moved = true;
     order->status = LEDGER_PAID;
 }
 
@@ -225,43 +231,27 @@ static void decide_named(struct locked *order, struct ledger_payment *payment)
     } else if (payment->told) {
         payment->state = LEDGER_PAYMENT_DUE;
     } else {
-        payment->retake =
-            order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN && !order->retaken;
-        order->retaken |= payment->retake;
+        payment->retake = order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN;
     }
-}
-
-/* The first entry of this order with the same name has been decided. */
-static bool decided_before(const struct paying *paying, size_t first, size_t entry)
-{
-    struct ledger_payment *payment = payment_at(paying, entry);
-    for (size_t i = first; i < entry; i++) {
-        const struct ledger_payment *other = payment_at(paying, i);
-        if (!is_named(other) || strcmp(other->ref, payment->ref) != 0)
-            continue;
-        payment->state = other->state;
-        payment->outcome = other->outcome;
-        return true; /* if it is to be retaken, once */
-    }
-    return false;
 }
 
 static void decide(struct paying *paying)
 {
-    size_t first = 0;
     for (size_t i = 0; i < paying->set.count; i++) {
-        first = order_set_repeats(&paying->set, i) ? first : i;
-        struct locked *order = &paying->locked[first];
+        struct locked *order = &paying->locked[order_set_first(&paying->set, i)];
         struct ledger_payment *payment = payment_at(paying, i);
+        const struct ledger_payment *twin = earlier(paying, i);
         if (!order->mine) {
             payment->state = LEDGER_PAYMENT_NONE; /* somebody may be changing it */
-            continue;
-        }
-        if (is_named(payment) && payment->state == LEDGER_PAYMENT_NONE &&
-            !decided_before(paying, first, i))
+        } else if (!ledger_payment_named(payment)) {
+            if (is_payable(order))
+                pay_order(order, payment);
+        } else if (twin) { /* if that is to be retaken, once */
+            payment->state = twin->state;
+            payment->outcome = twin->outcome;
+        } else if (payment->state == LEDGER_PAYMENT_NONE) {
             decide_named(order, payment);
-        else if (!is_named(payment) && is_payable(order))
-            pay_order(order, payment);
+        }
     }
 }
 
@@ -269,33 +259,32 @@ static void decide(struct paying *paying)
 
 static bool text_orders(const struct paying *paying, struct sql_text *sql)
 {
-    const char *lead = "(";
+    bool any = false;
     for (size_t i = 0; i < paying->set.count; i++) {
-        if (order_set_repeats(&paying->set, i) || !paying->locked[i].mine ||
-            !paying->locked[i].changed)
+        if (!payment_at(paying, i)->moved)
             continue;
-        if (lead[0] == '(')
+        if (!any)
             sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
                        ledger_status_name(LEDGER_PAID));
-        sql_printf(sql, "%-s%ju", lead, paying->set.entries[i].order_id);
-        lead = ",";
+        sql_printf(sql, any ? ",%ju" : "(%ju", paying->set.entries[i].order_id);
+        any = true;
     }
-    if (lead[0] == ',')
+    if (any)
         sql_append(sql, ");", 2);
-    return lead[0] == ',';
+    return any;
 }
 
 static void text_due(const struct paying *paying, struct sql_text *sql)
 {
     size_t due = 0;
-    for (size_t i = 0, first = 0; i < paying->set.count; i++) {
+    for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
-        first = order_set_repeats(&paying->set, i) ? first : i;
         if (payment->told && payment->state == LEDGER_PAYMENT_DUE)
             sql_printf(sql, "%-s(%ju,%s,%s,UTC_TIMESTAMP(3))",
                        due++ == 0 ? "INSERT INTO refund_due(order_id,payment_ref,sku,due_at)VALUES"
                                   : ",",
-                       paying->set.entries[i].order_id, payment->ref, paying->locked[first].sku);
+                       paying->set.entries[i].order_id, payment->ref,
+                       paying->locked[order_set_first(&paying->set, i)].sku);
     }
     if (due > 0)
         sql_append(sql, ";", 1);
@@ -324,8 +313,9 @@ static bool relies_on_others(const struct paying *paying)
     bool relies = false;
     for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = paying->payments[i];
-        relies |= is_named(payment) ? payment->state != LEDGER_PAYMENT_NONE && !payment->told
-                                    : ledger_status_changed(paying->set.records[i]->status);
+        relies |= ledger_payment_named(payment)
+                      ? payment->state != LEDGER_PAYMENT_NONE && !payment->told
+                      : ledger_status_changed(paying->set.records[i]->status);
     }
     return relies;
 }
@@ -392,15 +382,6 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
     return same ? LEDGER_OK : LEDGER_FAILED;
 }
 
-/* An entry before has the same order and name. */
-static bool comes_again(const struct paying *paying, size_t entry)
-{
-    for (size_t i = entry; order_set_repeats(&paying->set, i); i--)
-        if (strcmp(payment_at(paying, i - 1)->ref, payment_at(paying, entry)->ref) == 0)
-            return true;
-    return false;
-}
-
 /* The state alone decides: from due it changes only here. */
 static enum db_result refund(struct paying *paying)
 {
@@ -408,7 +389,7 @@ static enum db_result refund(struct paying *paying)
     enum db_result result = find_payments(paying, ledger_query, "FOR UPDATE");
     for (size_t i = 0; i < paying->set.count && result == DB_OK; i++) {
         struct ledger_payment *payment = payment_at(paying, i);
-        payment->told = payment->state == LEDGER_PAYMENT_DUE && !comes_again(paying, i);
+        payment->told = payment->state == LEDGER_PAYMENT_DUE && !earlier(paying, i);
     }
     if (result != DB_OK)
         return result;
@@ -460,9 +441,8 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
     if (result != DB_OK)
         return result;
     sql_clear(&ledger->sql);
-    for (size_t i = 0, first = 0; i < set->count; i++) {
-        first = order_set_repeats(set, i) ? first : i;
-        struct locked *order = &locked[first];
+    for (size_t i = 0; i < set->count; i++) {
+        struct locked *order = &locked[order_set_first(set, i)];
         struct ledger_extension *extension = extensions[set->entries[i].place];
         bool later = order->mine && order->status == LEDGER_RESERVED &&
                      order->standing == LEDGER_IN_ROUND && order->expires_ms != 0 &&

@@ -10,25 +10,7 @@
 
 enum { PAYMENT_REF_SIZE = USER_ID_SIZE }; /* its alphabet is that of user ids, see user_id_valid */
 
-enum ledger_payment_state {
-    LEDGER_PAYMENT_NONE, /* no such payment is known */
-    LEDGER_PAYMENT_TAKEN,
-    LEDGER_PAYMENT_DUE, /* to be paid back by the shop */
-    LEDGER_PAYMENT_REFUNDED,
-    LEDGER_PAYMENT_STATES
-};
-
-/* What the payment was answered; it never changes. */
-enum ledger_payment_outcome {
-    LEDGER_OUTCOME_NONE,
-    LEDGER_IN_TIME,
-    LEDGER_RETAKEN, /* late, and its order has its units all the same */
-    LEDGER_TOO_LATE,
-    LEDGER_ALREADY_PAID, /* by another payment */
-    LEDGER_PAYMENT_OUTCOMES
-};
-
-/* Their names, as the ledger and answers write them. */
+/* The names of a payment's states and outcomes, as the ledger and answers write them. */
 const char *ledger_payment_state_name(enum ledger_payment_state state);
 const char *ledger_payment_outcome_name(enum ledger_payment_outcome outcome);
 
@@ -45,6 +27,11 @@ struct ledger_payment {
     bool told;   /* out: this call has written the payment */
     bool retake; /* out: not decided, because its order's units are to be taken again first */
 };
+
+static inline bool ledger_payment_named(const struct ledger_payment *payment)
+{
+    return payment->ref && payment->ref[0] != '\0';
+}
 
 /* Pays the orders of up to LEDGER_ORDERS_MAX records, named by `order_id`, of any sales, in one
  * transaction, and fills the records in as they are afterwards. An order is paid if it is reserved

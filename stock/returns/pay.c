@@ -7,7 +7,6 @@
  * why_the_order_path: a late payment takes its units as any order does, under the same locks,
  * fences, limits and settings, so that it can break no promise that an order keeps. Only its row is
  * there already: the transaction moves it from expired to paid, and writes the payment. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,18 +40,13 @@ static enum stock_state_result result_by_status(const struct ledger_record *reco
     return record->payable ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
 }
 
-static bool is_named(const struct stock_status_change *change)
-{
-    return change->payment.ref && change->payment.ref[0] != '\0';
-}
-
 /* ---- paying in the ledger ---- */
 
 static void read_paid(struct stock_status_change *change)
 {
-    change->result = change->record.damaged ? STOCK_STATE_DAMAGED
-                     : is_named(change)     ? result_by_payment(change)
-                                            : result_by_status(&change->record);
+    change->result = change->record.damaged                   ? STOCK_STATE_DAMAGED
+                     : ledger_payment_named(&change->payment) ? result_by_payment(change)
+                                                              : result_by_status(&change->record);
     change->moved = change->payment.moved;
     change->told |= change->payment.told;
     /* Without its sale, or in a later round, an order has no units to take. */
@@ -187,7 +181,7 @@ static void retake_expired(struct stock *stock, struct trial *trial)
     for (size_t i = 0; i < trial->open_count && found; i++) {
         struct stock_status_change *change = trial->open[i];
         enum ledger_status status = ledger_status_of(change->record.status);
-        if (status == LEDGER_EXPIRED && is_named(change) &&
+        if (status == LEDGER_EXPIRED && ledger_payment_named(&change->payment) &&
             change->payment.state == LEDGER_PAYMENT_NONE && !change->payment.give_up &&
             !has_order(expired, count, change->record.order_id))
             expired[count++] = change;

@@ -47,7 +47,8 @@ CORE = {
     # ---- units taken again ----
     "retake_is_told_as_in_time": Mutant(
         "a payment is told alike however often it is told",
-        (("sql/orders/ledger_commit.c", "'taken','retaken'", "'taken','in_time'"),
+        (("sql/orders/ledger_commit.c", "LEDGER_PAYMENT_TAKEN, LEDGER_RETAKEN",
+          "LEDGER_PAYMENT_TAKEN, LEDGER_IN_TIME"),
          (ORDERS, ".outcome = LEDGER_RETAKEN}", ".outcome = LEDGER_IN_TIME}")),
         unit="test_payments/test_expired_order_is_paid_with_its_units",
         system=TESTS + "test_late_payment_gets_its_units_again"),

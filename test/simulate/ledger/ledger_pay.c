@@ -201,17 +201,6 @@ static bool is_repeat(const struct paying *paying, size_t entry)
     return false;
 }
 
-/* Another payment of this call is to take the order's units again. */
-static bool is_being_retaken(const struct paying *paying, size_t entry)
-{
-    uint64_t order_id = paying->records[paying->order[entry]]->order_id;
-    for (size_t i = 0; i < entry; i++)
-        if (paying->records[paying->order[i]]->order_id == order_id &&
-            paying->payments[paying->order[i]]->retake)
-            return true;
-    return false;
-}
-
 static void pay_order(struct ledger *ledger, struct row *row, struct ledger_payment *payment)
 {
     txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
@@ -244,8 +233,7 @@ static void decide(struct ledger *ledger, const struct paying *paying, size_t en
     } else if (payment->told) {
         payment->state = LEDGER_PAYMENT_DUE;
     } else {
-        payment->retake = status == LEDGER_EXPIRED && standing != LEDGER_UNSEEN &&
-                          !is_being_retaken(paying, entry);
+        payment->retake = status == LEDGER_EXPIRED && standing != LEDGER_UNSEEN;
     }
 }
 
