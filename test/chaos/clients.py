@@ -22,6 +22,7 @@ HOT = 40                # of the newest orders and payments, for which calls of 
 LATE_AFTER = 8.0        # seconds after which most orders that have a time to pay have expired
 NAMED = 0.85            # of the payments
 RACERS = 3              # calls for one order at the same moment
+BUYERS_EACH = 4         # of every daemon
 
 
 def told_by(content):
@@ -277,21 +278,23 @@ class Buyer(Client):
         self.record.add_other("list", answer)
 
 
-class Buyers:
-    """Context manager: buyers in threads of their own, until it is left."""
+def some_buyers(cluster, record, seed):
+    """BUYERS_EACH for every daemon."""
+    return [Buyer(cluster, record, f"buyer {seed} {number}", number % len(cluster.daemons))
+            for number in range(BUYERS_EACH * len(cluster.daemons))]
 
-    EACH = 4  # of every daemon
 
-    def __init__(self, cluster, record, seed):
-        self._stop = threading.Event()
-        buyers = [Buyer(cluster, record, f"buyer {seed} {number}", number % len(cluster.daemons))
-                  for number in range(self.EACH * len(cluster.daemons))]
+class InThreads:
+    """Context manager: each of these has a thread for its run(stop), until the context is left."""
+
+    def __init__(self, *clients):
         self.failures = []
-        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in buyers]
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in clients]
 
-    def _run(self, buyer):
+    def _run(self, client):
         try:
-            buyer.run(self._stop)
+            client.run(self._stop)
         except Exception as error:  # a client that breaks must not pass for a quiet one
             self.failures.append(repr(error))
             raise

@@ -1,7 +1,5 @@
 """Keeps the sales open and stocked, so that there is always something to order."""
 
-import threading
-
 from chaos.faults.operator import OPEN, SHAPES, reset_body
 from chaos.clients import Client
 from harness.processes import HarnessError
@@ -14,24 +12,14 @@ LEFT = ("SELECT s.sku, SUM(CAST(capacity AS SIGNED) - sold), s.paused OR s.ends_
 
 
 class Keeper(Client):
-    """Context manager: a thread that asks the ledger once a second what is left."""
+    """Asks the ledger once a second what is left."""
 
     def __init__(self, cluster, record, seed):
         super().__init__(cluster, record, f"keeper {seed}")
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
         self.closed_before = False
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self):
-        while not self._stop.wait(EVERY):
+    def run(self, stop):
+        while not stop.wait(EVERY):
             try:
                 rows = self.cluster.ledger.run(LEFT, timeout=5)
             except HarnessError:
