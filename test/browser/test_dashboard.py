@@ -153,6 +153,7 @@ def test_silent_daemon_is_named(chrome, pair):
     try:
         page.wait("document.querySelectorAll('.daemon[data-state=silent]').length === 1")
         page.wait(text_has("#alarms", "is silent since"))
+        assert page.axe() == []
     finally:
         pair[1].cont()
     page.wait(WELL)
@@ -234,6 +235,7 @@ def test_page_survives_a_restart_of_its_daemon(chrome, stack, spawn):
     page.wait("document.title.startsWith('✕')")
     assert page.text(LEFT) == "100"  # still legible, and marked as old
     assert page.eval("document.body.dataset.lost") == "true"
+    assert page.axe() == []
     daemon.start()
     page.wait(LIVE)
     page.wait("document.body.dataset.lost === 'false'")
