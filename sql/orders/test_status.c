@@ -552,7 +552,7 @@ static void test_many_orders_are_looked_up_in_any_order(void **state)
 /* Pays the first orders of the list, without names. */
 static enum ledger_result pay_list(size_t count)
 {
-    struct ledger_payment payments[MANY] = {{.ref = NULL}}, *all[MANY];
+    struct ledger_payment payments[MANY] = {{.ref = NULL}}, *all[MANY] = {NULL};
     for (size_t i = 0; i < count; i++)
         all[i] = &payments[i];
     enum ledger_result result = ledger_pay(ledger, list, all, count);
