@@ -40,6 +40,7 @@ struct row {
 
 enum { STOCK = COMMIT_QUOTAS + 1, PAYMENTS, KINDS }; /* further kinds */
 
+/* The prepared statements of one ledger and the rows that they write. */
 struct commit_rows {
     struct bulk bulks[KINDS];
     struct sql_text sql;
@@ -56,7 +57,8 @@ static void commit_rows_close(struct commit_rows **rows)
     *rows = NULL;
 }
 
-struct commit_rows *commit_rows_of(struct ledger *ledger)
+/* Those of the ledger, which closes them itself. */
+static struct commit_rows *rows_of(struct ledger *ledger)
 {
     if (!ledger->rows) {
         ledger->rows = calloc(1, sizeof *ledger->rows);
@@ -145,6 +147,11 @@ static const char *row_end(unsigned kind)
 
 /* ---- by bulk bindings ---- */
 
+bool commit_rows_bulk(const struct ledger *ledger)
+{
+    return !ledger->without_bulk && bulk_supported(ledger->db);
+}
+
 static MYSQL_BIND bind_column(const struct column *column, void *value)
 {
     struct text *text = value;
@@ -216,6 +223,13 @@ static enum db_result run_text(struct commit_rows *rows, struct db *db, unsigned
     return db_query(db, sql->text, sql->length);
 }
 
+static enum db_result run(struct ledger *ledger, unsigned kind, size_t count)
+{
+    uint64_t affected = 0;
+    return commit_rows_bulk(ledger) ? run_bulk(ledger->rows, ledger->db, kind, count, &affected)
+                                    : run_text(ledger->rows, ledger->db, kind, count);
+}
+
 /* ---- rows of orders ---- */
 
 static void set_text(struct text *out, const char *text)
@@ -278,26 +292,25 @@ static void fill_row(struct row *row, const struct ledger_order *order, enum com
     set_moment(&row->expires_at, order->expires_ms, before ? &before->expires_at : NULL);
 }
 
-enum db_result commit_rows_insert(struct commit_rows *rows, struct db *db, bool bulk,
-                                  enum commit_rows_kind kind,
+enum db_result commit_rows_insert(struct ledger *ledger, enum commit_rows_kind kind,
                                   const struct ledger_order *const *orders, size_t count)
 {
-    uint64_t affected = 0;
+    struct commit_rows *rows = rows_of(ledger);
     static_assert(LEDGER_ORDERS_MAX <= (int)LEDGER_SEGMENTS_MAX, "rows has room for either");
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)
         return DB_OK;
     for (size_t i = 0; i < count; i++)
         fill_row(&rows->rows[i], orders[i], kind, i > 0 ? &rows->rows[i - 1] : NULL);
-    return bulk ? run_bulk(rows, db, kind, count, &affected) : run_text(rows, db, kind, count);
+    return run(ledger, kind, count);
 }
 
 /* ---- payments ---- */
 
-enum db_result commit_rows_payments(struct commit_rows *rows, struct db *db, bool bulk,
-                                    const struct commit_payment *payments, size_t count)
+enum db_result commit_rows_payments(struct ledger *ledger, const struct commit_payment *payments,
+                                    size_t count)
 {
-    uint64_t affected = 0;
+    struct commit_rows *rows = rows_of(ledger);
     assert(count <= LEDGER_ORDERS_MAX);
     if (count == 0)
         return DB_OK;
@@ -308,17 +321,16 @@ enum db_result commit_rows_payments(struct commit_rows *rows, struct db *db, boo
         row->outcome = payments[i].outcome;
         set_text(&row->payment_ref, payments[i].ref);
     }
-    return bulk ? run_bulk(rows, db, PAYMENTS, count, &affected)
-                : run_text(rows, db, PAYMENTS, count);
+    return run(ledger, PAYMENTS, count);
 }
 
 /* ---- stock updates ---- */
 
 /* A refusal by the table counts like one by the guard. */
-enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
-                                 const struct ledger_stock_update *updates, size_t count,
-                                 bool *made_out)
+enum db_result commit_rows_stock(struct ledger *ledger, const struct ledger_stock_update *updates,
+                                 size_t count, bool *made_out)
 {
+    struct commit_rows *rows = rows_of(ledger);
     uint64_t affected = 0;
     assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < count; i++) {
@@ -331,7 +343,7 @@ enum db_result commit_rows_stock(struct commit_rows *rows, struct db *db,
         row->fence = updates[i].fence;
         row->settled = updates[i].settled;
     }
-    enum db_result result = run_bulk(rows, db, STOCK, count, &affected);
+    enum db_result result = run_bulk(rows, ledger->db, STOCK, count, &affected);
     *made_out = result == DB_OK && affected == 2 * count;
     return result == DB_CHECK ? DB_OK : result;
 }

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/db/bulk.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/commit_rows.h"
 
@@ -160,13 +159,13 @@ static void text_commit(struct commit *commit)
 
 /* The joint statement does not tell which of its updates were refused, so all of them count as
  * refused: recovering their segments is rare and cheaper than asking for each. */
-static enum db_result update_stock(struct commit *commit, struct db *db)
+static enum db_result update_stock(struct commit *commit)
 {
+    struct db *db = commit->ledger->db;
     enum db_result result = DB_OK;
     bool made = true, any_refused = false;
     if (commit->joint)
-        result = commit_rows_stock(commit_rows_of(commit->ledger), db, commit->updates,
-                                   commit->update_count, &made);
+        result = commit_rows_stock(commit->ledger, commit->updates, commit->update_count, &made);
     for (size_t i = 0; i < commit->update_count; i++) {
         bool refused = commit->joint ? !made : db_affected(db, i) != 1;
         commit->updates[i].refused = result == DB_OK && refused;
@@ -183,9 +182,8 @@ static bool all_retaken(const struct commit *commit)
     return count == 0 || db_affected(commit->ledger->db, place) == count;
 }
 
-static enum db_result write_payments(const struct commit *commit, bool bulk)
+static enum db_result write_payments(const struct commit *commit)
 {
-    struct ledger *ledger = commit->ledger;
     struct commit_payment taken[LEDGER_ORDERS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < commit->order_count; i++)
@@ -193,7 +191,7 @@ static enum db_result write_payments(const struct commit *commit, bool bulk)
             taken[count++] =
                 (struct commit_payment){commit->orders[i].order_id, commit->orders[i].payment_ref,
                                         LEDGER_PAYMENT_TAKEN, LEDGER_RETAKEN};
-    return commit_rows_payments(commit_rows_of(ledger), ledger->db, bulk, taken, count);
+    return commit_rows_payments(commit->ledger, taken, count);
 }
 
 static bool is_late(const struct commit *commit)
@@ -208,28 +206,23 @@ static bool is_late(const struct commit *commit)
 /* Sends the text and the keys first, so that a refused segment or a known key costs no order. */
 static enum db_result write_all(struct commit *commit)
 {
-    struct db *db = commit->ledger->db;
-    struct commit_rows *rows = commit_rows_of(commit->ledger);
-    bool bulk = !commit->ledger->without_bulk && bulk_supported(db);
-    commit->joint = bulk && are_joint(commit->updates, commit->update_count);
+    struct ledger *ledger = commit->ledger;
+    commit->joint = commit_rows_bulk(ledger) && are_joint(commit->updates, commit->update_count);
     text_commit(commit);
-    enum db_result result = ledger_query(commit->ledger);
+    enum db_result result = ledger_query(ledger);
     bool retaken = result == DB_OK && all_retaken(commit);
     if (result == DB_OK)
-        result = update_stock(commit, db);
+        result = update_stock(commit);
     if (result == DB_OK && !retaken)
         result = DB_DUPLICATE;
     if (result == DB_OK)
-        result = write_payments(commit, bulk);
+        result = write_payments(commit);
     if (result == DB_OK)
-        result =
-            commit_rows_insert(rows, db, bulk, COMMIT_KEYS, commit->by_key, commit->listed_count);
+        result = commit_rows_insert(ledger, COMMIT_KEYS, commit->by_key, commit->listed_count);
     if (result == DB_OK)
-        result =
-            commit_rows_insert(rows, db, bulk, commit->kind, commit->listed, commit->listed_count);
+        result = commit_rows_insert(ledger, commit->kind, commit->listed, commit->listed_count);
     if (result == DB_OK)
-        result = commit_rows_insert(rows, db, bulk, COMMIT_QUOTAS, commit->limited,
-                                    commit->limited_count);
+        result = commit_rows_insert(ledger, COMMIT_QUOTAS, commit->limited, commit->limited_count);
     commit->late = result == DB_OK && is_late(commit); /* why_last */
     return commit->late ? DB_NO : result;
 }

@@ -21,7 +21,6 @@
 
 #include <string.h>
 
-#include "sql/db/bulk.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/commit_rows.h"
 #include "sql/orders/order_set.h"
@@ -293,9 +292,7 @@ static void text_due(const struct paying *paying, struct sql_text *sql)
 /* Inserts what this call has told. `any_out`: it has told anything. */
 static enum db_result write_payments(const struct paying *paying, bool *any_out)
 {
-    struct ledger *ledger = paying->ledger;
     struct commit_payment told[LEDGER_ORDERS_MAX];
-    bool bulk = !ledger->without_bulk && bulk_supported(ledger->db);
     size_t count = 0;
     for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
@@ -304,7 +301,7 @@ static enum db_result write_payments(const struct paying *paying, bool *any_out)
                                                     payment->state, payment->outcome};
     }
     *any_out = count > 0;
-    return commit_rows_payments(commit_rows_of(ledger), ledger->db, bulk, told, count);
+    return commit_rows_payments(paying->ledger, told, count);
 }
 
 /* An answer to a payment rests on the payment, or without a name on the order's status. */

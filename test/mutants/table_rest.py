@@ -44,9 +44,9 @@ MUTANTS: dict[str, Mutant] = {
     "lateness_checked_before_the_rows": Mutant(
         "an order is not committed after its time, whatever hangs while its rows are written",
         (("sql/orders/ledger_commit.c",
-          "    enum db_result result = ledger_query(commit->ledger);\n",
+          "    enum db_result result = ledger_query(ledger);\n",
           "    commit->late = is_late(commit);\n"
-          "    enum db_result result = commit->late ? DB_NO : ledger_query(commit->ledger);\n"),
+          "    enum db_result result = commit->late ? DB_NO : ledger_query(ledger);\n"),
          ("sql/orders/ledger_commit.c",
           "    commit->late = result == DB_OK && is_late(commit); /* why_last */\n"
           "    return commit->late ? DB_NO : result;\n",
