@@ -75,9 +75,16 @@ static struct paying paying_of(struct ledger_record *const *records, size_t coun
     return paying;
 }
 
-static bool is_named(const struct ledger_payment *payment)
+/* Returns the payment before, if any, of the same order and name. */
+static const struct ledger_payment *earlier(const struct paying *paying, size_t at)
 {
-    return payment->ref && payment->ref[0] != '\0';
+    const struct ledger_payment *payment = paying->payments[at];
+    for (size_t i = 0; i < at; i++)
+        if (paying->records[i]->order_id == paying->records[at]->order_id &&
+            ledger_payment_named(payment) && ledger_payment_named(paying->payments[i]) &&
+            strcmp(paying->payments[i]->ref, payment->ref) == 0)
+            return paying->payments[i];
+    return NULL;
 }
 
 /* The row of an order that this transaction has locked, else NULL. */
@@ -110,8 +117,9 @@ static enum db_result look_up(struct ledger *ledger, void *context)
     const struct paying *paying = context;
     for (size_t i = 0; i < paying->count; i++) {
         struct ledger_payment *payment = paying->payments[i];
-        const struct row *row =
-            is_named(payment) ? row_of_payment(paying->records[i]->order_id, payment->ref) : NULL;
+        const struct row *row = ledger_payment_named(payment)
+                                    ? row_of_payment(paying->records[i]->order_id, payment->ref)
+                                    : NULL;
         const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
         if (!seen || !seen->there)
             continue;
@@ -130,7 +138,7 @@ static bool clear_payments(const struct paying *paying)
         payment->state = LEDGER_PAYMENT_NONE;
         payment->outcome = LEDGER_OUTCOME_NONE;
         payment->moved = payment->told = payment->retake = false;
-        any |= is_named(payment);
+        any |= ledger_payment_named(payment);
     }
     return any;
 }
@@ -161,8 +169,8 @@ static enum db_result end(struct ledger *ledger, const struct paying *paying, bo
 {
     read_records(ledger, (void *)paying);
     for (size_t i = 0; i < paying->count && paying->payments; i++)
-        relies |=
-            !is_named(paying->payments[i]) && ledger_status_changed(paying->records[i]->status);
+        relies |= !ledger_payment_named(paying->payments[i]) &&
+                  ledger_status_changed(paying->records[i]->status);
     enum db_result result = session_answer(ledger, DB_OK);
     return result == DB_OK && relies && !wrote ? session_confirm(ledger) : result;
 }
@@ -183,24 +191,6 @@ static enum ledger_payment_outcome outcome_of(enum ledger_status status,
                                                                    : LEDGER_OUTCOME_NONE;
 }
 
-/* Another entry of this call has named the payment, and has decided it. */
-static bool is_repeat(const struct paying *paying, size_t entry)
-{
-    size_t at = paying->order[entry];
-    struct ledger_payment *payment = paying->payments[at];
-    for (size_t i = 0; i < entry; i++) {
-        size_t other = paying->order[i];
-        if (paying->records[other]->order_id != paying->records[at]->order_id ||
-            !is_named(paying->payments[other]) ||
-            strcmp(paying->payments[other]->ref, payment->ref) != 0)
-            continue;
-        payment->state = paying->payments[other]->state;
-        payment->outcome = paying->payments[other]->outcome;
-        return true;
-    }
-    return false;
-}
-
 static void pay_order(struct ledger *ledger, struct row *row, struct ledger_payment *payment)
 {
     txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
@@ -218,13 +208,19 @@ static void decide(struct ledger *ledger, const struct paying *paying, size_t en
     }
     enum ledger_status status = row->now.order.status;
     enum ledger_standing standing = paying->standing[at];
-    if (!is_named(payment)) {
+    if (!ledger_payment_named(payment)) {
         if (status == LEDGER_RESERVED && standing == LEDGER_IN_ROUND)
             pay_order(ledger, row, payment);
         return;
     }
-    if (payment->state != LEDGER_PAYMENT_NONE || is_repeat(paying, entry))
+    if (payment->state != LEDGER_PAYMENT_NONE)
         return;
+    const struct ledger_payment *twin = earlier(paying, at);
+    if (twin) {
+        payment->state = twin->state;
+        payment->outcome = twin->outcome;
+        return;
+    }
     payment->outcome = outcome_of(status, standing, payment->give_up);
     payment->told = payment->outcome != LEDGER_OUTCOME_NONE;
     if (payment->outcome == LEDGER_IN_TIME || payment->outcome == LEDGER_RETAKEN) {
@@ -279,7 +275,7 @@ static void tell_payments(const struct paying *paying, enum ledger_result result
 {
     for (size_t i = 0; i < paying->count && result == LEDGER_OK && story_told; i++) {
         const struct ledger_payment *payment = paying->payments[i];
-        if (is_named(payment))
+        if (ledger_payment_named(payment))
             story("    ledger: payment %s of order %llu: %s, %s%s%s", payment->ref,
                   (unsigned long long)paying->records[i]->order_id,
                   ledger_payment_state_name(payment->state),
@@ -314,15 +310,6 @@ enum ledger_result ledger_payments_find(struct ledger *ledger, struct ledger_rec
     return !named || ledger_connection(ledger) == connection ? LEDGER_OK : LEDGER_FAILED;
 }
 
-static bool comes_again(const struct paying *paying, size_t at)
-{
-    for (size_t i = 0; i < at; i++)
-        if (paying->records[i]->order_id == paying->records[at]->order_id &&
-            strcmp(paying->payments[i]->ref, paying->payments[at]->ref) == 0)
-            return true;
-    return false;
-}
-
 /* Locks the payment and reads it. */
 static enum db_result lock_payment(struct ledger *ledger, const struct paying *paying, size_t at)
 {
@@ -333,7 +320,7 @@ static enum db_result lock_payment(struct ledger *ledger, const struct paying *p
         return result;
     payment->state = row->now.payment.state;
     payment->outcome = row->now.payment.outcome;
-    payment->told = payment->state == LEDGER_PAYMENT_DUE && !comes_again(paying, at);
+    payment->told = payment->state == LEDGER_PAYMENT_DUE && !earlier(paying, at);
     return DB_OK;
 }
 
