@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from harness.processes import free_port, server_folder, spawn, wait_until
+from harness.processes import free_port, send_signal, server_folder, spawn, wait_until
 from harness.redis import Redis
 
 ANSWER_SECONDS_MAX = 150  # a Sentinel that has stood still does nothing for 30 s
@@ -50,7 +50,7 @@ class RedisProcess:
         wait_until(self.answers, f"an answer of {self.directory.name}", timeout=ANSWER_SECONDS_MAX)
 
     def signal(self, number):
-        self.process.send_signal(number)
+        send_signal(self.process, number)
 
     def stop(self):
         """It stands still, and its connections with it."""

@@ -4,6 +4,7 @@ import fcntl
 import functools
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
@@ -97,3 +98,21 @@ def wait_until(condition, what, timeout=30, pause=0.02):
         if time.monotonic() >= end:
             raise HarnessError(f"{what} did not happen within {timeout} s")
         time.sleep(pause)
+
+
+def threads_of(process):
+    """[(name, fields)] of the process's threads: those of proc(5)'s stat from the state on."""
+    found = []
+    for path in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            name, fields = path.read_text().split(" (", 1)[1].rsplit(") ", 1)
+            found.append((name, fields.split()))
+    return found
+
+
+def send_signal(process, number):
+    """A thread on another processor goes on for a moment: after SIGSTOP it waits for that."""
+    process.send_signal(number)
+    if number == signal.SIGSTOP:
+        wait_until(lambda: all(fields[0] == "T" for _, fields in threads_of(process)),
+                   "a standstill of all threads")

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from harness.client import send
-from harness.processes import HarnessError, clean_environment, spawn, wait_until
+from harness.processes import (HarnessError, clean_environment, send_signal, spawn, threads_of,
+                               wait_until)
 
 LISTENING = re.compile(r"event\"?[=:]\"?listening\b.*\baddress\"?[=:]\"?([\d.]+):(\d+)")
 SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
@@ -128,15 +129,11 @@ class Program:
 
     def await_writer(self):
         """Until the thread that writes the log has written all lines: it sleeps only then."""
-        def sleeps(task):
-            try:
-                name, state = re.match(r"\d+ \((.*)\) (\w)", (task / "stat").read_text()).groups()
-            except OSError:  # it has ended meanwhile
-                return True
-            return name != "log-writer" or state not in "RD"
+        def sleeps():
+            return all(name != "log-writer" or fields[0] not in "RD"
+                       for name, fields in threads_of(self.process))
         if self.running():
-            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-                wait_until(lambda task=task: sleeps(task), "the log's writer")
+            wait_until(sleeps, "the log's writer")
 
     def log(self):
         """The log since the last start."""
@@ -146,7 +143,7 @@ class Program:
     def signal(self, number):
         if number == signal.SIGSTOP:
             self.stopped_until = math.inf
-        self.process.send_signal(number)
+        send_signal(self.process, number)
         if number == signal.SIGCONT:
             self.stopped_until = time.monotonic()
 

@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 from harness.ledger import Ledger
-from harness.processes import ROOT, HarnessError, free_port, server_folder, spawn, wait_until
+from harness.processes import (ROOT, HarnessError, free_port, send_signal, server_folder, spawn,
+                               wait_until)
 from harness.redis import Redis
 
 STACK_TOOL = ROOT / "deploy" / "stack"
@@ -54,14 +55,7 @@ class Server:
         return self.client.answers()
 
     def signal(self, number):
-        """A thread on another processor goes on for a moment: after SIGSTOP it waits for that."""
-        self.process.send_signal(number)
-        if number == signal.SIGSTOP:
-            wait_until(self._stands_still, f"{type(self).__name__} to stand still")
-
-    def _stands_still(self):
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
-        return all(task.read_text().rpartition(") ")[2][0] == "T" for task in tasks)
+        send_signal(self.process, number)
 
     def kill(self):
         """SIGKILL: clients get no goodbye, and nothing is flushed."""

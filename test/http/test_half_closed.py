@@ -7,14 +7,13 @@ import socket
 import struct
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
 from harness.client import order_bytes, read_response, read_to_end
 from harness.daemon import TOKEN
 from harness.load import crowd
-from harness.processes import wait_until
+from harness.processes import threads_of, wait_until
 from harness.standstill import Elapsed
 
 ORDERS = 1600
@@ -30,13 +29,8 @@ def get(path):
 
 def http_seconds(daemon):
     """Processor time of the HTTP threads so far."""
-    seconds = 0
-    for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
-        name, rest = (task / "stat").read_text(encoding="ascii").split("(", 1)[1].rsplit(")", 1)
-        if name.startswith("http-"):
-            user, system = rest.split()[11:13]
-            seconds += (int(user) + int(system)) / TICKS
-    return seconds
+    return sum(int(ticks) for name, fields in threads_of(daemon.process)
+               if name.startswith("http-") for ticks in fields[11:13]) / TICKS  # user, system
 
 
 def busy(daemon):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness.processes import BUILD, wait_until
+from harness.processes import BUILD, send_signal, wait_until
 
 SECLOCK = BUILD / "seclock"
 DRIVER, HISTORY = BUILD / "test/lock_driver", BUILD / "test/lock_history"
@@ -49,7 +49,7 @@ class Driver:
 
     def stop(self):
         """SIGSTOP, as a machine that is put aside."""
-        self.process.send_signal(signal.SIGSTOP)
+        send_signal(self.process, signal.SIGSTOP)
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
