@@ -157,7 +157,8 @@ CORE = {
           "return count == 0 || db_affected(commit->ledger->db, place) == count;",
           "return count == 0 || place < UINT32_MAX;"),
          (ORDERS, "        commit->retaken &= expired;\n", "")),
-        unit="test_payments/test_order_that_is_not_expired_is_not_paid_again"),
+        unit="test_payments/test_order_that_is_not_expired_is_not_paid_again",
+        system=TESTS + "test_order_that_another_daemon_pays_meanwhile_takes_no_units_again"),
     "retake_resolved_by_its_order": Mutant(
         "an order whose row is there anyway tells nothing of a retake in doubt",
         (("sql/orders/ledger_recovery.c", "    if (order->payment_ref)\n",

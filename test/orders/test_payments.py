@@ -367,6 +367,24 @@ def test_late_payment_waits_while_the_users_are_counted(daemon):
     assert audit(daemon, changed=True) == 3
 
 
+def test_order_that_another_daemon_pays_meanwhile_takes_no_units_again(stack, spawn, proxies):
+    """Both have seen it as expired, and hold its units in two segments."""
+    proxy = proxies(stack.ledger.port)
+    slow, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
+    slow.reset("demo", 10, 2, pay_within_s=SHORT_S)
+    order = expired(slow, qty=2)
+    first = []
+    taken = proxy.once(rb"status='expired'AND order_id IN",
+                       before=lambda link: first.append(other.pay(order["order_id"], "first")))
+    second = slow.pay(order["order_id"], "second")
+    taken.wait()
+    assert first[0].json() == {**order, "status": "paid", "payment_ref": "first", "retaken": True}
+    refused(second, "already_paid", "paid", "second")
+    assert [(row["payment_ref"], row["state"], row["outcome"]) for row in payments(slow)] == \
+        [("first", "taken", "retaken"), ("second", "refund_due", "already_paid")]
+    assert audit_after_faults(slow) == 2
+
+
 @pytest.mark.parametrize("lost", ["before", "after"])
 def test_retake_whose_commit_is_not_answered_is_told_as_it_is(stack, spawn, proxies, lost):
     """Nobody's order tells whose commit has paid it: the payment's own row does."""
