@@ -551,17 +551,27 @@ static void test_settle_of_a_round_that_is_not_open_is_lost(void **state)
 
 /* ---- stock_return ---- */
 
-/* Whoever has marked it settles it, or a recovery counts the units. */
-static void test_return_to_a_marked_segment_changes_nothing(void **state)
+/* A holder that settles adds to the counter; it does not know what others took before it came. */
+static void test_return_beside_a_holder_is_kept(void **state)
 {
     (void)state;
     lock_and_load();
     expect_took(run(take("mine", 3, 4)), 4, 77, 6);
-    EXPECT(run(give_back(77, 2, "")), 0);
-    EXPECT(run(give_back(77, 0, "refused")), 0);
-    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+    EXPECT(run(give_back(77, 2, "")), 1);
+    EXPECT(run(segment_read()), 1, 8, 3, 1, 77);
     EXPECT(run(settle("mine", 88, 1)), 1);
-    EXPECT(run(segment_read()), 1, 7, 3, 0, 88);
+    EXPECT(run(segment_read()), 1, 9, 3, 0, 88);
+}
+
+/* The ledger refused the counter at this fence, so only a recovery knows what is left. */
+static void test_refused_units_keep_a_holder_from_settling(void **state)
+{
+    (void)state;
+    lock_and_load();
+    expect_took(run(take("mine", 3, 4)), 4, 77, 6);
+    EXPECT(run(give_back(77, 0, "refused")), 1);
+    EXPECT(run(settle("mine", 88, 1)), 0);
+    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
 }
 
 /* At any other fence a recovery may have counted them. */
@@ -1135,7 +1145,8 @@ int main(void)
         TEST(test_settle_gives_units_back),
         TEST(test_settle_without_the_lock_is_lost),
         TEST(test_settle_of_a_round_that_is_not_open_is_lost),
-        TEST(test_return_to_a_marked_segment_changes_nothing),
+        TEST(test_return_beside_a_holder_is_kept),
+        TEST(test_refused_units_keep_a_holder_from_settling),
         TEST(test_return_is_to_the_fence_of_the_take),
         TEST(test_load_replaces_the_whole_segment),
         TEST(test_load_without_the_lock_is_lost),

@@ -156,10 +156,12 @@ MUTANTS: dict[str, Mutant] = {
         (("lua/scripts/stock_open.lua", " or segment[2] ~= ''", ""),),
         "test_returns/test_return_of_nothing_leaves_its_segments_as_they_were",
         simulated=NO_PART),
-    "return_to_a_dirty_counter": Mutant(
-        "a return leaves a segment alone that somebody has marked",
-        (("lua/scripts/stock_return.lua", " or segment[3] ~= ''", ""),),
-        "test_script/test_return_to_a_marked_segment_changes_nothing",
+    "return_beside_a_holder_is_dropped": Mutant(
+        "units come back to a counter though somebody has its segment open",
+        (("lua/scripts/stock_return.lua", "'round', 'settled')", "'round', 'settled', 'open')"),
+         ("lua/scripts/stock_return.lua", "segment[2] ~= ARGV[2]",
+          "segment[2] ~= ARGV[2] or segment[3] ~= ''")),
+        "test_script/test_return_beside_a_holder_is_kept",
         simulated=NO_PART),
     "return_to_a_later_fence": Mutant(
         "units come back to a counter only at the fence at which they were taken",

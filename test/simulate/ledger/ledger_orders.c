@@ -418,9 +418,14 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
 {
     struct recovery recovery = {sku, segments, count};
     enum ledger_result result = session_result(session_run(ledger, recover_body, &recovery));
-    for (size_t i = 0; i < count && result == LEDGER_OK; i++)
+    for (size_t i = 0; i < count && result == LEDGER_OK; i++) {
+        if (segments[i].round == 0) {
+            story("    ledger: segment %u does not exist", segments[i].segment);
+            continue;
+        }
         story("    ledger: segment %u is recovered: sold %u of %u, fence %llu", segments[i].segment,
               segments[i].sold, segments[i].capacity, (unsigned long long)segments[i].fence);
+    }
     return result;
 }
 
