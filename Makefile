@@ -108,7 +108,7 @@ LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
 WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
                  -Wmissing-prototypes $(WERROR)
 
-packages      := libmicrohttpd hiredis jansson libssl libcrypto
+packages      := libmicrohttpd hiredis jansson libssl libcrypto libcurl
 # Without its client library the queue lock is left out.
 zookeeper     := $(shell echo '\#include <zookeeper/zookeeper.h>' | $(CC) -E - >/dev/null 2>&1 && \
                    echo -lzookeeper_mt)
@@ -292,12 +292,13 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,clock.c config_file.c fault.c identifier.c text.c url.c) \
                  lock/redis/pipeline.c \
                  $(filter-out service/request/test_% service/request/unescape.c,$(wildcard service/request/*.c)) \
-                 $(addprefix service/workers/,workers.c orders.c calls.c expiry.c invalidation.c prepare.c) \
-                 $(addprefix service/calls/,call.c fields.c order.c order_state.c stock.c sale_settings.c) \
+                 $(addprefix service/workers/,workers.c orders.c calls.c election.c expiry.c feed.c invalidation.c prepare.c publisher.c) \
+                 $(addprefix service/calls/,call.c events.c fields.c order.c order_state.c stock.c sale_settings.c) \
+                 $(addprefix service/events/,event_text.c feed_page.c) \
                  $(addprefix service/,service.c drain.c node.c synced_clock.c metrics/metrics.c) \
                  $(addprefix service/,config/address.c config/tokens.c live/admin_actions.c) \
                  $(addprefix lua/,command.c script.c) \
-                 $(addprefix sql/,orders/ledger_status.c payments/ledger_payments.c) \
+                 $(addprefix sql/,events/event_line.c orders/ledger_status.c payments/ledger_payments.c) \
                  $(addprefix sql/,ledger/ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup
 simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail stock_sell \
@@ -312,7 +313,7 @@ $(BUILD)/test/simulate/absent.c: $(simulate_parts)
 	$(Q)$(LD) -r -o $(@:.c=.part) $^
 	$(Q){ $(call made_of,what is missing for the simulation); \
 	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
-	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|config|db|ledger|lock|redis|script|seclock|supervise|value)_/ { \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|config|db|event|ledger|lock|redis|script|seclock|supervise|value|webhook)_/ { \
 	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
 	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
 

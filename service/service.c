@@ -82,6 +82,7 @@ void service_open(struct service *service)
         .redis_timeout_ms = (int)config->redis_timeout_ms,
         .mysql_timeout_ms = (int)config->mysql_timeout_ms,
         .resolve_ms = (int)config->deadline_ms,
+        .events = config->events_retention_h > 0,
         .remember_left_ms = REMEMBER_LEFT_MS,
         .rates = &service->rates,
     };

@@ -47,13 +47,15 @@ struct service {
     struct order_ids ids;
     struct node node;     /* the preparer's until `prepared`, then health's, then main's */
     struct queue *orders; /* HTTP threads to order workers */
-    struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    _Atomic int64_t sold_ns;         /* when an order worker last completed a batch (monotonic) */
-    _Atomic bool elected;            /* this daemon's expiry worker is active */
-    _Atomic bool prepared;           /* the ledger's tables exist and the node is leased */
-    _Atomic bool refused;            /* by the ledger, or because another daemon has the node */
-    char refusal[REFUSAL_SIZE];      /* why refused; the preparer's until then */
-    _Atomic unsigned other_daemons;  /* sharing the ledger, as the live thread last counted */
+    struct queue *calls[CALL_KINDS];   /* HTTP threads to call workers */
+    _Atomic int64_t sold_ns;           /* when an order worker last completed a batch (monotonic) */
+    _Atomic bool elected;              /* this daemon's expiry worker is active */
+    _Atomic bool publishes;            /* this daemon's publisher is active */
+    _Atomic int64_t events_waiting_ms; /* age of the oldest unpublished event, as it last saw */
+    _Atomic bool prepared;             /* the ledger's tables exist and the node is leased */
+    _Atomic bool refused;              /* by the ledger, or because another daemon has the node */
+    char refusal[REFUSAL_SIZE];        /* why refused; the preparer's until then */
+    _Atomic unsigned other_daemons;    /* sharing the ledger, as the live thread last counted */
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;

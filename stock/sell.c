@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "lua/cluster/cluster.h"
+#include "sql/events/events.h"
 #include "stock/orders/orders.h"
 
 /* The wait of a batch for a cluster's slot that is being moved. Short, because it can sell from
@@ -73,6 +74,8 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     if (stock->redis)
         stock->ledger =
             ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);
+    if (stock->ledger)
+        ledger_events_write(stock->ledger, options->events);
     if (!stock->ledger || !guard_lock_open(stock, error_out, error_size))
         stock_close(&stock);
     return stock;

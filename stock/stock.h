@@ -36,6 +36,7 @@ struct stock_options {
     int redis_timeout_ms;
     int mysql_timeout_ms;
     int resolve_ms;       /* how long the ledger is asked about an unknown commit */
+    bool events;          /* the ledger notes what happens to orders, see sql/events/ */
     int remember_left_ms; /* how long a shortage or settings read from the ledger refuse orders */
     const struct stock_rates *rates; /* owned by the caller; NULL: no limits */
 };

@@ -58,7 +58,10 @@ bool order_body_parse(const char *text, size_t length, struct stock_order *order
 bool order_body_parse_json(const char *text, size_t length, struct stock_order *order,
                            const char **detail_out);
 
-/* ---- lists and stock ---- */
+/* ---- events, lists and stock ---- */
+
+/* GET /events. */
+enum call_start call_events(struct request *request, const struct call *call);
 
 /* GET /user/{user_id}/orders; GET /admin/orders; GET /admin/sales; GET /admin/payments. */
 enum call_start call_list_user(struct request *request, const struct call *call);
@@ -86,6 +89,17 @@ enum call_start call_sale_restock(struct request *request, const struct call *ca
 enum call_start call_sale_change(struct request *request, const struct call *call);
 enum call_start call_sale_retire(struct request *request, const struct call *call);
 enum call_start call_sale_reconcile(struct request *request, const struct call *call);
+
+/* GET /admin/webhooks; GET, PUT and DELETE /admin/webhooks/{name}; POST
+ * /admin/webhooks/{name}/pause, /resume, /replay and /test. */
+enum call_start call_webhook_list(struct request *request, const struct call *call);
+enum call_start call_webhook_get(struct request *request, const struct call *call);
+enum call_start call_webhook_put(struct request *request, const struct call *call);
+enum call_start call_webhook_delete(struct request *request, const struct call *call);
+enum call_start call_webhook_pause(struct request *request, const struct call *call);
+enum call_start call_webhook_resume(struct request *request, const struct call *call);
+enum call_start call_webhook_replay(struct request *request, const struct call *call);
+enum call_start call_webhook_test(struct request *request, const struct call *call);
 
 /* GET and PUT /admin/log-level; GET, POST and DELETE /admin/drain. */
 enum call_start call_process_level_get(struct request *request, const struct call *call);

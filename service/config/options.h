@@ -138,6 +138,16 @@
       "How long after the end of a round, by a reset or with its sale, the daemons keep what "     \
       "only running rounds need: the idempotency keys of its orders, what its users had, and "     \
       "its orders' places in GET /user/{user_id}/orders. Orders themselves stay. 0 keeps all.")    \
+    X(UNSIGNED, events_retention_h, "0", "hours", 0, 8760,                                         \
+      "How long GET /events and webhooks can read what has happened to orders; choose more than "  \
+      "a reader may be down. All daemons of a pod need the same value. 0: nothing is noted, and "  \
+      "there are no events.")                                                                      \
+    X(NETWORKS, webhook_networks, "", "", 0, 0,                                                    \
+      "Networks of your own that webhooks may go to, such as 10.20.0.0/16, also by http. All "     \
+      "other webhooks go to public addresses, by https.")                                          \
+    X(PATH, webhook_ca_file, "", "", 0, 0,                                                         \
+      "A file with the certificates of the authorities that webhooks' receivers are checked "      \
+      "against. Empty: those of the system.")                                                      \
     X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
       "On SIGTERM or SIGINT, how long the daemon goes on serving while /servingz says draining, "  \
       "so that load balancers see it and send no more clients. Choose more than they need for "    \

@@ -76,6 +76,8 @@ static void request_free(struct http_thread *thread, struct request *request)
     answer_clear(&request->answer);
     if (request->http.body != request->http.inline_body)
         free(request->http.body);
+    free(request->call.webhook);
+    request->call.webhook = NULL;
     request->queue_next = thread->free_requests;
     thread->free_requests = request;
 }
@@ -99,6 +101,7 @@ void exchange_return(struct http_thread *thread, struct request *request)
 {
     assert(is_in_flight(request) && thread->in_flight > 0);
     thread->in_flight--;
+    thread->readers -= request->http.route->kind == CALL_EVENTS;
     fair_returned(thread, request->http.route->kind);
     if (request->http.connection)
         move_phase(request, PHASE_READY);
@@ -336,6 +339,7 @@ static void send_on(struct http_thread *thread, struct request *request)
     request_set_deadline(request, &thread->service->config, kind);
     request->queue_next = NULL;
     thread->in_flight++;
+    thread->readers += kind == CALL_EVENTS;
     if (kind != CALL_ORDER) {
         queue_push(queue_of(thread->service, request), request, request);
         return;
@@ -368,18 +372,19 @@ static void start(struct http_connection *connection, const char *url)
     }
 }
 
-static_assert((int)HISTOGRAM_CALL_LISTING - (int)HISTOGRAM_CALL_LOOKUP == (int)CALL_LISTING,
+static_assert((int)HISTOGRAM_CALL_WEBHOOK - (int)HISTOGRAM_CALL_LOOKUP == (int)CALL_WEBHOOK,
               "the histograms of calls stand in the order of the kinds");
 
 /* Measures by the turn's clock, from the complete request on: the time that its client took to send
- * it does not count, and an order refused at once takes no time. */
+ * it does not count, and an order refused at once takes no time. The feed is left out: its requests
+ * wait for events. */
 static void observe(const struct http_thread *thread, const struct request *request)
 {
     enum call_kind kind = request->http.route->kind;
     uint64_t ns = (uint64_t)(thread->now_ns - request->http.complete_ns);
     if (kind == CALL_ORDER)
         metrics_observe(HISTOGRAM_ORDER_SECONDS, ns);
-    else if (ROUTE_BIT(request->http.route->class) & ROUTE_MEASURED)
+    else if (kind <= CALL_WEBHOOK && (ROUTE_BIT(request->http.route->class) & ROUTE_MEASURED))
         metrics_observe((enum metrics_histogram)((int)HISTOGRAM_CALL_LOOKUP + (int)kind), ns);
 }
 

@@ -138,6 +138,7 @@ struct http_thread {
     _Atomic size_t connections;  /* open; other threads may read it */
     _Atomic unsigned room_asked; /* connections that other threads ask this one to close */
     size_t in_flight;            /* requests in queues or with workers */
+    size_t readers;              /* those of them that are for the feed */
     size_t replies;              /* answers queued in the last run of libmicrohttpd */
     size_t answers;              /* those of them to requests that had waited */
     size_t accepts;              /* clients accepted in the last run */

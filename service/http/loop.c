@@ -23,6 +23,7 @@
 enum {
     TURN_MS_MAX = 1000, /* connections are checked for time-outs at least this often */
     BUSY_TURN_MS = 2,   /* while complete requests wait, see libmicrohttpd_ms */
+    FEED_TURN_MS = 20,  /* while nothing but readers of the feed waits */
     BUSY_PER_MS = 1000,
     RUNS_AFTER_REPLY = 3, /* see run */
     NAP_BUSY = 16,        /* see nap */
@@ -54,6 +55,13 @@ static void take_returned(struct http_thread *thread)
 
 /* ---- time limits ---- */
 
+/* Clients that wait for an answer; not readers of the feed, whose answers are seldom near. */
+static size_t count_busy(const struct http_thread *thread)
+{
+    size_t busy = thread->lists[CONNECTION_BUSY].count;
+    return busy > thread->readers ? busy - thread->readers : 0;
+}
+
 /* libmicrohttpd may have work that no event will announce, such as input beyond one read: then it
  * asks not to wait. It asks the same while complete requests wait; then its answer is ignored, and
  * it runs soon anyway to poll them and their deadlines. The more there are, the longer a run takes,
@@ -61,9 +69,9 @@ static void take_returned(struct http_thread *thread)
 static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted = 0;
-    size_t busy = thread->lists[CONNECTION_BUSY].count;
-    int64_t busy_ms = BUSY_TURN_MS + (int64_t)(busy / BUSY_PER_MS);
-    if (busy > 0)
+    size_t busy = count_busy(thread);
+    int64_t busy_ms = busy > 0 ? BUSY_TURN_MS + (int64_t)(busy / BUSY_PER_MS) : FEED_TURN_MS;
+    if (thread->lists[CONNECTION_BUSY].count > 0)
         return ms < busy_ms ? ms : busy_ms;
     bool limited = MHD_get_timeout(thread->daemon, &wanted) == MHD_YES;
     return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
@@ -97,8 +105,7 @@ static int wait_ms(const struct http_thread *thread)
  * requests naps between turns; an answer ends the nap. */
 static void nap(const struct http_thread *thread)
 {
-    if (thread->lists[CONNECTION_BUSY].count < NAP_BUSY || thread->runs_due > 0 ||
-        thread->closing ||
+    if (count_busy(thread) < NAP_BUSY || thread->runs_due > 0 || thread->closing ||
         atomic_load_explicit(&thread->service->other_daemons, memory_order_relaxed) == 0)
         return;
     struct pollfd answers = {.fd = thread->home.wake_fd, .events = POLLIN};

@@ -12,6 +12,7 @@ static const struct route routes[] = {
     {"POST", "/order/{id}/cancel", true, ROUTE_SHOP, false, CALL_CANCEL, call_state_cancel},
     {"POST", "/order/{id}/refund", true, ROUTE_SHOP, true, CALL_CANCEL, call_state_refund},
     {"POST", "/order/{id}/extend", true, ROUTE_SHOP, true, CALL_PAYMENT, call_state_extend},
+    {"GET", "/events", false, ROUTE_SHOP, false, CALL_EVENTS, call_events},
     {"GET", "/payments", false, ROUTE_SHOP, false, CALL_LIST, call_list_payments},
     {"GET", "/stock/", true, ROUTE_BUYER, false, CALL_LOOKUP, call_stock_get},
     {"POST", "/admin/stock/reset", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reset},
@@ -26,6 +27,18 @@ static const struct route routes[] = {
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
     {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
+    {"GET", "/admin/webhooks", false, ROUTE_ADMIN, false, CALL_ADMIN, call_webhook_list},
+    {"GET", "/admin/webhooks/", true, ROUTE_ADMIN, false, CALL_ADMIN, call_webhook_get},
+    {"PUT", "/admin/webhooks/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_webhook_put},
+    {"DELETE", "/admin/webhooks/", true, ROUTE_ADMIN, false, CALL_ADMIN, call_webhook_delete},
+    {"POST", "/admin/webhooks/{webhook}/pause", true, ROUTE_ADMIN, false, CALL_ADMIN,
+     call_webhook_pause},
+    {"POST", "/admin/webhooks/{webhook}/resume", true, ROUTE_ADMIN, false, CALL_ADMIN,
+     call_webhook_resume},
+    {"POST", "/admin/webhooks/{webhook}/replay", true, ROUTE_ADMIN, true, CALL_ADMIN,
+     call_webhook_replay},
+    {"POST", "/admin/webhooks/{webhook}/test", true, ROUTE_ADMIN, false, CALL_WEBHOOK,
+     call_webhook_test},
     {"GET", "/admin/actions", false, ROUTE_ADMIN, false, CALL_ADMIN, call_live_actions},
     {"GET", "/admin/log-level", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_level_get},
     {"PUT", "/admin/log-level", false, ROUTE_ADMIN, true, CALL_ADMIN, call_process_level_put},
@@ -101,7 +114,8 @@ static bool method_matches(const struct route *route, const char *method)
 }
 
 /* Adds a method to the list `before` of a path. Several methods apply to the path of a sale, of a
- * call that controls the daemon, and of a sku named like a call: GET /admin/stock/reset. */
+ * webhook, of a call that controls the daemon, and of a sku named like a call: GET
+ * /admin/stock/reset. */
 static const char *allow_text(const char *before, const char *method)
 {
     static const struct {
@@ -111,6 +125,7 @@ static const char *allow_text(const char *before, const char *method)
         {"GET, HEAD", "GET", "GET, HEAD"}, /* a call among the paths of files */
         {"POST", "GET", "GET, HEAD, POST"},
         {"GET, HEAD", "PUT", "GET, HEAD, PUT"},
+        {"GET, HEAD, PUT", "DELETE", "DELETE, GET, HEAD, PUT"},
         {"GET, HEAD", "POST", "GET, HEAD, POST"},
         {"GET, HEAD, POST", "DELETE", "DELETE, GET, HEAD, POST"},
     };

@@ -25,7 +25,7 @@ static void print_gauge(FILE *page, const char *name, const char *help, double v
 static const char *const call_words[CALL_KINDS] = {
     [CALL_LOOKUP] = "lookup",   [CALL_PAYMENT] = "payment", [CALL_CANCEL] = "cancel",
     [CALL_LIST] = "list",       [CALL_ADMIN] = "admin",     [CALL_SALE] = "sale",
-    [CALL_LISTING] = "listing",
+    [CALL_LISTING] = "listing", [CALL_WEBHOOK] = "webhook", [CALL_EVENTS] = "events",
 };
 
 static void print_calls(FILE *page, struct queue *const queues[CALL_KINDS], const char *name,
@@ -97,6 +97,14 @@ static void print_servers(FILE *page, struct service *service, int64_t now_ns)
                 serves && health_ready(health, now_ns));
     print_gauge(page, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.",
                 atomic_load(&service->elected));
+    if (service->config.events_retention_h > 0) {
+        print_gauge(page, "seckill_publisher_elected", "1 while this daemon publishes the events.",
+                    atomic_load(&service->publishes));
+        print_gauge(page, "seckill_events_waiting_seconds",
+                    "Age of the oldest event that was not published when this daemon last looked; "
+                    "0 in daemons that do not publish.",
+                    (double)atomic_load(&service->events_waiting_ms) / 1000);
+    }
     metrics_print_head(page, "seckill_server_state", "gauge",
                        "1 for the state that each server is in, 0 for all others.");
     print_state(page, "redis", health_place(health, HEALTH_REDIS), redis);
@@ -225,5 +233,6 @@ void gauges_print(struct service *service, int64_t now_ns, FILE *page)
     print_servers(page, service, now_ns);
     print_sales(page, service);
     print_refunds(page, service->live);
+    live_print_events(service->live, page);
     print_process(page, service->live);
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/live/admin_actions.h"
+#include "service/live/live_events.h"
 #include "service/live/live_group.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"
@@ -43,6 +44,7 @@ struct live {
     struct ledger *ledger;
     struct live_group *group;
     struct live_sales *sales;
+    struct live_events *events;
     struct progress progress;
     bool redis_answers, ledger_answers; /* in this turn */
 
@@ -219,6 +221,7 @@ static void publish(struct live *live, json_t *own, int64_t now_ms)
                             "daemons", daemons, "daemons_more", (json_int_t)more, "error",
                             error_json(live), "refunds", refunds_json(live));
     live_sales_add(live->sales, all, now_ms);
+    live_events_add(live->events, all);
     char *text = dump(all);
     json_decref(all);
     struct prepared *page = prepared_new("application/json", "no-store", text, strlen(text));
@@ -288,6 +291,12 @@ static void turn_refunds(struct live *live)
     pthread_mutex_unlock(&live->mutex);
 }
 
+static void turn_events(struct live *live)
+{
+    if (live->ledger_answers && live->service->config.events_retention_h > 0)
+        live->ledger_answers = live_events_read(live->events, live->ledger);
+}
+
 /* Does not log failures: the probes of both servers do. */
 static void turn(struct live *live)
 {
@@ -298,6 +307,7 @@ static void turn(struct live *live)
     turn_group(live, own, now_ns);
     turn_sales(live, now_ns, now_ms);
     turn_refunds(live);
+    turn_events(live);
     publish(live, own, now_ms);
     json_decref(own);
     progress_tell(&live->progress, live->service, live->sales, now_ns);
@@ -363,6 +373,11 @@ bool live_refunds(struct live *live, struct ledger_refunds_due *refunds_out)
     return known;
 }
 
+void live_print_events(struct live *live, FILE *page)
+{
+    live_events_print(live->events, page);
+}
+
 /* ---- start and end ---- */
 
 static int bounded(unsigned timeout_ms, int max_ms)
@@ -392,6 +407,7 @@ struct live *live_start(struct service *service, const char *address, char *erro
     pthread_mutex_init(&live->mutex, NULL);
     make_name(live, address);
     live->group = live_group_open(live->name);
+    live->events = live_events_open();
     live->sales = live_sales_open(strcmp(service->config.strategy, "database") != 0);
     if (!open_connections(live, error_out, error_size)) {
         live_join(&live);
@@ -424,6 +440,7 @@ void live_join(struct live **live_pointer)
     worker_join(&live->thread);
     live_group_close(&live->group);
     live_sales_close(&live->sales);
+    live_events_close(&live->events);
     if (live->redis)
         redis_close(&live->redis);
     if (live->ledger)

@@ -38,6 +38,9 @@ void live_figures(struct live *live, struct live_figures *figures_out);
 /* The payments that the shop is to pay back. False before they are first known. */
 bool live_refunds(struct live *live, struct ledger_refunds_due *refunds_out);
 
+/* Writes the gauges of the feed of events and of webhooks, like metrics_print. */
+void live_print_events(struct live *live, FILE *page);
+
 /* ---- the metrics ---- */
 
 /* Writes the gauges that are read when the metrics page is made, as of `now_ns` (monotonic), like

@@ -40,6 +40,8 @@
     X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
       "What retention_days has deleted of rounds that are over.")                                  \
     X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \
+    X(EVENTS_PUBLISHED, "seckill_events_published_total", "",                                      \
+      "Events that this daemon has given a position in the feed.")                                 \
     X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
       "Calls refused with 401, by the class of their route.")                                      \
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
@@ -58,6 +60,13 @@
       "Commits whose connection died before the answer came.")                                     \
     X(EXPIRY_TURNS, "seckill_expiry_turns_total", "",                                              \
       "Turns that the expiry worker has carried through, in the daemon that is elected.")          \
+    X(WEBHOOK_OK, "seckill_webhook_deliveries_total", "result=\"ok\"",                             \
+      "Requests to webhooks, by what came of them: disabled is 410, refused an address that is "   \
+      "not allowed.")                                                                              \
+    X(WEBHOOK_FAILED, "seckill_webhook_deliveries_total", "result=\"failed\"", "")                 \
+    X(WEBHOOK_TIMEOUT, "seckill_webhook_deliveries_total", "result=\"timeout\"", "")               \
+    X(WEBHOOK_REFUSED, "seckill_webhook_deliveries_total", "result=\"refused\"", "")               \
+    X(WEBHOOK_DISABLED, "seckill_webhook_deliveries_total", "result=\"disabled\"", "")             \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
     X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
@@ -74,7 +83,7 @@
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
     X(200) X(201) X(304) X(400) X(401) X(403) X(404) X(405) X(408)                                 \
-    X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
+    X(409) X(410) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
 /* X(id, name, help). service/live/gauges.c has the gauges that are read when the page is made. */
@@ -111,7 +120,10 @@
     X(CALL_LIST, "seckill_call_seconds", "call=\"list\"", CALL_SECONDS, "")                        \
     X(CALL_ADMIN, "seckill_call_seconds", "call=\"admin\"", CALL_SECONDS, "")                      \
     X(CALL_SALE, "seckill_call_seconds", "call=\"sale\"", CALL_SECONDS, "")                        \
-    X(CALL_LISTING, "seckill_call_seconds", "call=\"listing\"", CALL_SECONDS, "")
+    X(CALL_LISTING, "seckill_call_seconds", "call=\"listing\"", CALL_SECONDS, "")                  \
+    X(CALL_WEBHOOK, "seckill_call_seconds", "call=\"webhook\"", CALL_SECONDS, "")                  \
+    X(EVENT_SECONDS, "seckill_event_seconds", "", CALL_SECONDS,                                    \
+      "Time from an event's transaction to its place in the feed, by the ledger's clock.")
 
 #define METRICS_COUNTER_ID(id, name, labels, help) METRIC_##id,
 #define METRICS_STATUS_ID(status) METRIC_HTTP_##status,

@@ -32,6 +32,8 @@ enum {
     X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
     X(UNKNOWN_PAYMENT, 404, "unknown_payment", "Unknown payment",                                  \
       "The order has no payment with this payment_ref.", 0)                                        \
+    X(UNKNOWN_WEBHOOK, 404, "unknown_webhook", "Unknown webhook",                                  \
+      "There is no webhook of this name.", 0)                                                      \
     X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                         \
       "This path takes another method; see Allow.", 0)                                             \
     X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \
@@ -59,6 +61,14 @@ enum {
       "Payments of the sale's orders are to be paid back; refunds_elsewhere leaves them so.", 0)   \
     X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \
       "Orders of the sale are reserved; see reserved.", 0)                                         \
+    X(EVENTS_OFF, 409, "events_off", "Events off",                                                 \
+      "The daemon notes no events; see the option events_retention_h.", 0)                         \
+    X(WEBHOOKS_FULL, 409, "too_many_webhooks", "Too many webhooks",                                \
+      "There are 64 webhooks already.", 0)                                                         \
+    X(CURSOR_EXPIRED, 410, "cursor_expired", "Cursor expired",                                     \
+      "The feed has no events behind this cursor: they are no longer kept, or its ledger has "     \
+      "gone back in time. oldest is the cursor of the oldest event.",                              \
+      0)                                                                                           \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \

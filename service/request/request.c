@@ -71,6 +71,8 @@ void request_set_deadline(struct request *request, const struct config *config, 
 {
     bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
     int64_t bound_ms = call_bound_ms(config, locks);
+    if (kind == CALL_EVENTS)
+        bound_ms += request->call.wait_s * INT64_C(1000);
     request->http.until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
     request->order.until_ns = request->http.until_ns; /* read for orders only */
 }
@@ -131,6 +133,8 @@ const struct call_kind_row call_kinds[CALL_KINDS] = {
     [CALL_ADMIN] = {"call-admin", "admin_failed", 64, 1, 0, true},
     [CALL_SALE] = {"call-sales", "sales_failed", 64, 1, 0, true},
     [CALL_LISTING] = {"call-listings", "listings_failed", 64, 1, 300, true},
+    [CALL_WEBHOOK] = {"call-webhooks", "webhooks_failed", 64, 1, 0, true},
+    [CALL_EVENTS] = {"event-feed", "feed_failed", 256, 0, 100, false},
 };
 
 int call_bound_ms(const struct config *config, bool locks)

@@ -41,11 +41,22 @@ enum call_kind {
     CALL_ADMIN,   /* the operator's quick calls, such as the pause of a sale */
     CALL_SALE,    /* the operator's calls that hold all segments of a sale */
     CALL_LISTING, /* the operator's lists of orders */
+    CALL_WEBHOOK, /* the test of a webhook, which waits for its receiver */
+    CALL_EVENTS,  /* the feed of events; carried by its own worker, where requests wait */
     CALL_KINDS,
     CALL_ORDER = CALL_KINDS, /* carried by order workers, not by a call worker */
 };
 
 enum { CALL_BATCH_MAX = 512 };
+
+/* Where the feed of events begins to read, instead of behind a position. */
+#define FEED_FROM_OLDEST (UINT64_MAX - 1) /* with the oldest event that is kept */
+#define FEED_FROM_END UINT64_MAX          /* with the next event to come */
+
+enum {
+    FEED_LIMIT_MAX = 1000, /* events of one answer */
+    FEED_WAIT_S_MAX = 30,  /* that a request may wait for one */
+};
 
 struct call_kind_row {
     const char *thread; /* name of its worker's thread */
@@ -100,6 +111,7 @@ struct request;
 struct service;
 struct stock;
 struct route;
+struct webhook_settings;
 
 /* Only the HTTP thread ever touches this part. */
 struct request_http {
@@ -160,8 +172,12 @@ struct request_call {
     struct ledger_payment_filter payments; /* of a listing of payments */
     struct ledger_payment_place place;     /* that listing continues behind it */
     struct ledger_filter filter;           /* of a listing */
-    uint64_t after;                        /* the listing continues behind this order */
-    uint32_t limit;                        /* orders on a page */
+    uint64_t after;                        /* the listing continues behind this order or event */
+    uint32_t limit;                        /* rows on a page */
+    uint32_t wait_s;                       /* that the feed may wait for an event */
+    struct webhook_settings *webhook;      /* to be set; malloc'ed, or NULL */
+    bool rotate;                           /* its secret */
+    uint64_t position;                     /* of an event */
 };
 
 /* Where an HTTP thread's requests return. Workers add, the thread takes. */

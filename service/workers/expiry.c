@@ -10,20 +10,17 @@
  * off from the ledger. */
 #include "service/workers/workers.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "lock/seclock.h"
 #include "base/clock.h"
 #include "sql/sales/sales.h"
 #include "service/request/faults.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
+#include "service/workers/election.h"
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 
-/* The name of the lock in Redis. Pods other than 0 add their number, as they may share a Redis. */
-#define LOCK_NAME "expirer"
+#define LOCK_NAME "expirer" /* in Redis */
 
 enum {
     PERIOD_MS = 200,   /* between two checks for due orders and the lock */
@@ -40,47 +37,26 @@ _Static_assert((int)PURGE_MS < (int)PERIOD_MS, "due orders come between two piec
 
 struct expiry_worker {
     struct service_worker base;
-    char lock_name[32];
-    struct seclock_client *locks;
-    struct seclock_handle *elected; /* NULL: this daemon is not elected */
-    int64_t purge_next_ns;          /* next check, after nothing was left to delete */
+    struct election election;
+    int64_t purge_next_ns; /* next check, after nothing was left to delete */
 };
 
-static void resign(struct expiry_worker *worker)
-{
-    if (worker->elected)
-        seclock_release(worker->elected);
-    seclock_free(&worker->elected);
-}
-
-static bool is_elected(const struct expiry_worker *worker)
-{
-    return worker->elected && seclock_state(worker->elected) == SECLOCK_STATE_HELD;
-}
-
-/* True when this daemon is elected, now or before; the lock's watchdog then renews the lease. */
+/* True when this daemon is elected, now or before. */
 static bool get_elected(struct expiry_worker *worker)
 {
-    const struct seclock_request request =
-        SECLOCK_REQUEST(.name = worker->lock_name, .kind = SECLOCK_KIND_SIMPLE);
-    if (is_elected(worker))
-        return true;
-    if (worker->elected)
+    bool lost = false;
+    enum election_result result = election_hold(&worker->election, &lost);
+    if (lost)
         log_event(LOG_WARN, "expiry_worker_lost_lock", "effect=%s",
                   LOG_QUOTE("another daemon expires the orders that are not paid in time"));
-    resign(worker);
-    enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
-    if (result != SECLOCK_OK) {
-        if (result != SECLOCK_BUSY) /* held by another daemon */
-            log_failure(LOG_WARN, "expiry_worker_not_elected", "redis", "error=%s effect=%s",
-                        LOG_QUOTE(seclock_error()),
-                        LOG_QUOTE("orders that were not paid in time keep their units, unless "
-                                  "another daemon expires them"));
-        resign(worker); /* a lock in doubt has a handle, too */
-        return false;
-    }
-    log_event(LOG_INFO, "expiry_worker_elected", NULL);
-    return true;
+    if (result == ELECTION_WON)
+        log_event(LOG_INFO, "expiry_worker_elected", NULL);
+    else if (result == ELECTION_FAILED)
+        log_failure(LOG_WARN, "expiry_worker_not_elected", "redis", "error=%s effect=%s",
+                    LOG_QUOTE(seclock_error()),
+                    LOG_QUOTE("orders that were not paid in time keep their units, unless "
+                              "another daemon expires them"));
+    return result == ELECTION_HELD || result == ELECTION_WON;
 }
 
 /* Expires the orders due now. Orders in segments that another worker holds, and orders that fall
@@ -114,7 +90,7 @@ static bool expire(struct expiry_worker *worker)
             result = LEDGER_FAILED;
         if (counting || (cursor.more && 2 * expired.awaited < expired.count))
             worker_sleep_ns(&worker->base.thread, (clock_now_ns() - start_ns) / REST_PART);
-    } while (result == LEDGER_OK && (cursor.more || counting) && is_elected(worker) &&
+    } while (result == LEDGER_OK && (cursor.more || counting) && election_held(&worker->election) &&
              !worker_stopping(&worker->base.thread));
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     if (all > 0)
@@ -185,7 +161,7 @@ static void run(void *context)
         bool elected = atomic_load(&worker->base.service->prepared) && get_elected(worker);
         if (elected && !work(worker)) {
             elected = false;
-            resign(worker);
+            election_resign(&worker->election);
             pause_ms += FAILED_MS;
         }
         atomic_store(&worker->base.service->elected, elected);
@@ -193,31 +169,19 @@ static void run(void *context)
         worker_sleep_ns(&worker->base.thread, pause_ms * CLOCK_NS_PER_MS);
     }
     atomic_store(&worker->base.service->elected, false);
-    resign(worker); /* so that another daemon need not wait for the lease */
+    election_resign(&worker->election);
 }
 
 static bool open_worker(void *self, char *error_out, size_t error_size)
 {
     struct expiry_worker *worker = self;
-    struct service *service = worker->base.service;
-    const char *const servers[] = {service->config.redis_url, NULL};
-    const struct seclock_options options =
-        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
-                        .lease_ms = (int)service->config.lease_ms,
-                        .timeout_ms = (int)service->config.redis_timeout_ms);
-    strcpy(worker->lock_name, LOCK_NAME);
-    if (service->config.pod > 0)
-        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", service->config.pod);
-    if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
-        return true;
-    snprintf(error_out, error_size, "%s", seclock_error());
-    return false;
+    return election_open(&worker->election, worker->base.service, LOCK_NAME, error_out, error_size);
 }
 
 static void close_worker(void *self)
 {
     struct expiry_worker *worker = self;
-    seclock_close(&worker->locks);
+    election_close(&worker->election);
 }
 
 const struct worker_kind expiry_worker_kind = {

@@ -106,8 +106,15 @@ bool workers_start(struct workers *workers, struct service *service, char *error
         good = start(&workers->order_workers[i], &order_worker_kind, service, i, error_out,
                      error_size);
     for (unsigned i = 0; i < CALL_KINDS && good; i++)
-        good =
-            start(&workers->call_workers[i], &call_worker_kind, service, i, error_out, error_size);
+        good = start(&workers->call_workers[i],
+                     i == CALL_EVENTS ? &event_feed_kind : &call_worker_kind, service, i, error_out,
+                     error_size);
+    if (good && service->config.events_retention_h > 0)
+        good = start(&workers->event_publisher, &event_publisher_kind, service, 0, error_out,
+                     error_size);
+    if (good && service->config.events_retention_h > 0)
+        good = start(&workers->webhook_sender, &webhook_sender_kind, service, 0, error_out,
+                     error_size);
     if (good &&
         start(&workers->expiry_worker, &expiry_worker_kind, service, 0, error_out, error_size) &&
         start(&workers->invalidation_listener, &invalidation_listener_kind, service, 0, error_out,
@@ -131,11 +138,15 @@ void workers_stop(struct workers *workers)
 {
     service_worker_stop(workers->preparer);
     service_worker_stop(workers->expiry_worker);
+    service_worker_stop(workers->event_publisher);
+    service_worker_stop(workers->webhook_sender);
 }
 
 void workers_join(struct workers *workers)
 {
     service_worker_join(&workers->expiry_worker);
+    service_worker_join(&workers->webhook_sender);
+    service_worker_join(&workers->event_publisher);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         service_worker_join(&workers->call_workers[kind]);
     for (unsigned i = 0; i < ORDER_WORKERS_MAX; i++)

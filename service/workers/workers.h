@@ -72,6 +72,14 @@ extern const struct worker_kind call_worker_kind;
 /* The expiry worker, active in one daemon of many, lets unpaid orders expire. */
 extern const struct worker_kind expiry_worker_kind;
 
+/* The publisher, active in one daemon of many, gives events their positions. */
+extern const struct worker_kind event_publisher_kind;
+
+/* The feed's worker answers GET /events, until its queue is stopped and empty. */
+extern const struct worker_kind event_feed_kind;
+/* The webhook sender, active where the publisher is, delivers events to webhooks. */
+extern const struct worker_kind webhook_sender_kind;
+
 /* The invalidation listener forgets cached stock when other daemons change it. */
 extern const struct worker_kind invalidation_listener_kind;
 
@@ -93,6 +101,8 @@ struct workers {
     struct service_worker *order_workers[ORDER_WORKERS_MAX];
     struct service_worker *call_workers[CALL_KINDS];
     struct service_worker *expiry_worker;
+    struct service_worker *event_publisher; /* NULL while events are off */
+    struct service_worker *webhook_sender;  /* NULL while events are off */
     struct service_worker *invalidation_listener;
     struct service_worker *preparer; /* opened but not started */
 };
@@ -105,8 +115,8 @@ bool workers_start(struct workers *workers, struct service *service, char *error
 /* Start time of the oldest current turn among the order workers (monotonic). */
 int64_t workers_turned_ns(const struct workers *workers);
 
-/* Tells the expiry worker and the preparer to end, and does not wait; service_stop_queues ends the
- * workers that carry requests. */
+/* Tells the expiry worker, the publisher, the webhook sender and the preparer to end, and does not
+ * wait; service_stop_queues ends the workers that carry requests. */
 void workers_stop(struct workers *workers);
 
 /* Waits for all workers; call it once nobody else uses the ids or the node. */

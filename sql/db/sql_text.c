@@ -43,15 +43,9 @@ void sql_append(struct sql_text *sql, const char *text, size_t length)
 
 /* The last line of defence against injected SQL. A quote is doubled and so is a backslash: the text
  * then cannot end early in either way in which a server may take backslashes. */
-static void append_value(struct sql_text *sql, const char *text)
+void sql_append_value(struct sql_text *sql, const char *text)
 {
-    if (!text) {
-        sql_append(sql, "NULL", 4);
-        return;
-    }
-    size_t length = strlen(text);
-    char *out = sql_reserve(sql, 2 * length + 2), *at = out;
-    *at++ = '\'';
+    char *out = sql_reserve(sql, 2 * strlen(text)), *at = out;
     for (; *text; text++) {
         if (*text <= ' ' || *text > '~')
             abort();
@@ -59,8 +53,18 @@ static void append_value(struct sql_text *sql, const char *text)
             *at++ = *text;
         *at++ = *text;
     }
-    *at++ = '\'';
     sql->length += (size_t)(at - out);
+}
+
+static void append_value(struct sql_text *sql, const char *text)
+{
+    if (!text) {
+        sql_append(sql, "NULL", 4);
+        return;
+    }
+    sql_append(sql, "'", 1);
+    sql_append_value(sql, text);
+    sql_append(sql, "'", 1);
 }
 
 static void append_number(struct sql_text *sql, uint64_t number, bool negative)

@@ -35,4 +35,7 @@ void sql_begin(struct sql_text *sql, const char *format, ...) __attribute__((for
 
 void sql_append(struct sql_text *sql, const char *text, size_t length);
 
+/* Appends a value with its escapes and without quotes, within a text that has them. */
+void sql_append_value(struct sql_text *sql, const char *text);
+
 #endif

@@ -11,6 +11,7 @@ struct ledger {
         sql; /* the text of the next query, kept so that the hot path does not allocate */
     struct commit_rows *rows; /* kept by ledger_commit; NULL before the first commit */
     void (*rows_close)(struct commit_rows **rows);
+    bool events;       /* set by ledger_events_write */
     bool without_bulk; /* set by a test: use the statements that MySQL gets */
 };
 

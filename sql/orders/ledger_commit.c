@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/commit_rows.h"
 
@@ -136,8 +137,9 @@ static void text_retaken(struct sql_text *sql, const struct commit *commit)
     for (size_t i = 0; i < commit->order_count; i++)
         if (commit->orders[i].payment_ref)
             sql_printf(sql,
-                       count++ == 0 ? "UPDATE orders FORCE INDEX(PRIMARY)SET status='paid'WHERE "
-                                      "status='expired'AND order_id IN(%ju"
+                       count++ == 0 ? "UPDATE orders FORCE INDEX(PRIMARY)SET status='paid',version="
+                                      "COALESCE(version,1)+1 "
+                                      "WHERE status='expired'AND order_id IN(%ju"
                                     : ",%ju",
                        commit->orders[i].order_id);
     if (count > 0)
@@ -153,6 +155,7 @@ static void text_commit(struct commit *commit)
         text_update(sql, &commit->updates[i]);
     text_retaken(sql, commit);
     text_expiries(sql, commit);
+    event_text_accepted(commit->ledger, sql, commit->listed, commit->listed_count);
     if (sql->length == 0)
         sql_printf(sql, "DO 0"); /* a query must begin the transaction */
 }
@@ -194,6 +197,25 @@ static enum db_result write_payments(const struct commit *commit)
     return commit_rows_payments(commit->ledger, taken, count);
 }
 
+/* Comes behind the payments, which the events name. */
+static enum db_result write_retaken(const struct commit *commit)
+{
+    struct sql_text *sql = &commit->ledger->sql;
+    size_t count = 0;
+    sql_clear(sql);
+    for (size_t i = 0; i < commit->order_count && event_on(commit->ledger); i++) {
+        if (!commit->orders[i].payment_ref)
+            continue;
+        if (count == 0)
+            event_text_orders(sql, LEDGER_EVENT_RETAKEN, true);
+        sql_printf(sql, count++ == 0 ? "%ju" : ",%ju", commit->orders[i].order_id);
+    }
+    if (count == 0)
+        return DB_OK;
+    event_text_orders_end(sql, count);
+    return ledger_query(commit->ledger);
+}
+
 static bool is_late(const struct commit *commit)
 {
     int64_t now_ns = clock_now_ns();
@@ -217,6 +239,8 @@ static enum db_result write_all(struct commit *commit)
         result = DB_DUPLICATE;
     if (result == DB_OK)
         result = write_payments(commit);
+    if (result == DB_OK)
+        result = write_retaken(commit);
     if (result == DB_OK)
         result = commit_rows_insert(ledger, COMMIT_KEYS, commit->by_key, commit->listed_count);
     if (result == DB_OK)

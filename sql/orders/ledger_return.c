@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/user_quota.h"
 
@@ -215,7 +216,9 @@ static void text_ends(struct sql_text *sql, const struct ledger_return *returned
         if (!order->moved || order->keep > 0 || order->unreturned != unreturned)
             continue;
         if (!any)
-            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s%-s WHERE order_id IN",
+            sql_printf(sql,
+                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
+                       "version=COALESCE(version,1)+1%-s WHERE order_id IN",
                        ledger_status_name(returned->to),
                        unreturned ? ",unreturned=COALESCE(unreturned,0)+qty" : "");
         sql_printf(sql, any ? ",%ju" : "(%ju", order->order_id);
@@ -233,6 +236,7 @@ static void text_parts(struct sql_text *sql, const struct ledger_return *returne
         if (order->moved && order->keep > 0)
             sql_printf(sql,
                        "UPDATE orders SET ordered=COALESCE(ordered,qty),"
+                       "version=COALESCE(version,1)+1,"
                        "unreturned=IF(%d,COALESCE(unreturned,0)+qty-%u,unreturned),qty=%u "
                        "WHERE order_id=%ju;",
                        order->unreturned, order->keep, order->keep, order->order_id);
@@ -257,6 +261,27 @@ static void text_payments(struct sql_text *sql, const struct ledger_return *retu
     }
     if (any)
         sql_append(sql, ");", 2);
+}
+
+/* Appends the events of the orders that end, or keep a part of their units. */
+static void text_events(struct sql_text *sql, const struct ledger_return *returned, bool parts)
+{
+    static const enum ledger_event_type ends[LEDGER_STATUSES] = {
+        [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
+        [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
+        [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < returned->order_count; i++) {
+        const struct ledger_return_order *order = &returned->orders[i];
+        if (!order->moved || (order->keep > 0) != parts)
+            continue;
+        if (count == 0)
+            event_text_orders(sql, parts ? LEDGER_EVENT_CHANGED : ends[returned->to], false);
+        sql_printf(sql, count++ == 0 ? "%ju" : ",%ju", order->order_id);
+    }
+    if (count > 0)
+        event_text_orders_end(sql, count);
 }
 
 /* Lists the sales whose units return, each with round or number of its first changed segment. */
@@ -343,6 +368,8 @@ static enum db_result return_orders(struct returning *returning)
     text_ends(sql, returning->returned, true);
     text_parts(sql, returning->returned);
     text_payments(sql, returning->returned);
+    for (int parts = 0; parts < 2 && event_on(returning->ledger); parts++)
+        text_events(sql, returning->returned, parts);
     if (returning->moved_count > 0)
         text_counted(sql, returning->returned);
     result = ledger_query(returning->ledger);

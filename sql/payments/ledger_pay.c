@@ -21,6 +21,7 @@
 
 #include <string.h>
 
+#include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/commit_rows.h"
 #include "sql/orders/order_set.h"
@@ -263,7 +264,9 @@ static bool text_orders(const struct paying *paying, struct sql_text *sql)
         if (!payment_at(paying, i)->moved)
             continue;
         if (!any)
-            sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s WHERE order_id IN",
+            sql_printf(sql,
+                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
+                       "version=COALESCE(version,1)+1 WHERE order_id IN",
                        ledger_status_name(LEDGER_PAID));
         sql_printf(sql, any ? ",%ju" : "(%ju", paying->set.entries[i].order_id);
         any = true;
@@ -273,12 +276,17 @@ static bool text_orders(const struct paying *paying, struct sql_text *sql)
     return any;
 }
 
+static bool is_due(const struct ledger_payment *payment)
+{
+    return payment->told && payment->state == LEDGER_PAYMENT_DUE;
+}
+
 static void text_due(const struct paying *paying, struct sql_text *sql)
 {
     size_t due = 0;
     for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
-        if (payment->told && payment->state == LEDGER_PAYMENT_DUE)
+        if (is_due(payment))
             sql_printf(sql, "%-s(%ju,%s,%s,UTC_TIMESTAMP(3))",
                        due++ == 0 ? "INSERT INTO refund_due(order_id,payment_ref,sku,due_at)VALUES"
                                   : ",",
@@ -287,6 +295,31 @@ static void text_due(const struct paying *paying, struct sql_text *sql)
     }
     if (due > 0)
         sql_append(sql, ";", 1);
+}
+
+/* Appends the events of the orders that this call pays, and of the payments that it makes due. */
+static void text_events(const struct paying *paying, struct sql_text *sql)
+{
+    size_t paid = 0, due = 0;
+    for (size_t i = 0; i < paying->set.count; i++) {
+        if (!payment_at(paying, i)->moved)
+            continue;
+        if (paid == 0)
+            event_text_orders(sql, LEDGER_EVENT_PAID, has_names(paying));
+        sql_printf(sql, paid++ == 0 ? "%ju" : ",%ju", paying->set.entries[i].order_id);
+    }
+    if (paid > 0)
+        event_text_orders_end(sql, paid);
+    for (size_t i = 0; i < paying->set.count; i++) {
+        if (!is_due(payment_at(paying, i)))
+            continue;
+        if (due == 0)
+            event_text_orders(sql, LEDGER_EVENT_REFUND_DUE, true);
+        sql_printf(sql, due++ == 0 ? "(%ju,%s)" : ",(%ju,%s)", paying->set.entries[i].order_id,
+                   payment_at(paying, i)->ref);
+    }
+    if (due > 0)
+        event_text_orders_end(sql, due);
 }
 
 /* Inserts what this call has told. `any_out`: it has told anything. */
@@ -335,6 +368,8 @@ static enum db_result pay(struct paying *paying)
     sql_clear(sql);
     bool writes = text_orders(paying, sql) || told;
     text_due(paying, sql);
+    if (event_on(paying->ledger))
+        text_events(paying, sql);
     result = order_set_fetch(set, paying->ledger, ledger_query);
     if (result == DB_OK && !writes && relies_on_others(paying))
         result = ledger_do(paying->ledger, "%-s", ledger_confirm_text);
@@ -419,7 +454,7 @@ enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *co
 /* The range of the former moment is deleted when none of its orders is due then. */
 static void text_extension(struct sql_text *sql, uint64_t order_id, int64_t expires_ms)
 {
-    sql_printf(sql, "UPDATE orders SET expires_at=");
+    sql_printf(sql, "UPDATE orders SET version=COALESCE(version,1)+1,expires_at=");
     ledger_time_text(sql, expires_ms);
     sql_printf(
         sql,
@@ -451,6 +486,11 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
             continue;
         text_extension(&ledger->sql, set->entries[i].order_id, extension->expires_ms);
         order->expires_ms = extension->expires_ms;
+        if (event_on(ledger)) {
+            event_text_orders(&ledger->sql, LEDGER_EVENT_CHANGED, false);
+            sql_printf(&ledger->sql, "%ju", set->entries[i].order_id);
+            event_text_orders_end(&ledger->sql, 1);
+        }
         writes = true;
     }
     result = order_set_fetch(set, ledger, ledger_query);

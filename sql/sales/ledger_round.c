@@ -2,10 +2,14 @@
 #include "sql/sales/ledger_round.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
+#include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
+
+enum { IDS_MAX = 500 }; /* of one statement: MariaDB makes a subquery of a list of 1000 */
 
 /* ---- ended rounds, as SQL ---- */
 
@@ -81,22 +85,63 @@ enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDE
     return LEDGER_OK;
 }
 
-/* Appends the end of reserved orders with ids from `from` on and below `below` (0: no bound). */
-static void text_end(struct sql_text *sql, const char *sku, uint32_t round, uint64_t from,
-                     uint64_t below)
+/* Appends which orders end: reserved ones with ids from `from` on and below `below` (0: no
+ * bound). */
+static void text_ending(struct sql_text *sql, const char *sku, uint32_t round, uint64_t from,
+                        uint64_t below)
 {
-    sql_begin(sql, "UPDATE orders o FORCE INDEX(PRIMARY)SET o.status=%s WHERE o.order_id>=%ju",
-              ledger_status_name(LEDGER_EXPIRED), from);
+    sql_printf(sql, " WHERE o.order_id>=%ju", from);
     if (below != 0)
         sql_printf(sql, " AND o.order_id<%ju", below);
-    sql_printf(sql, " AND o.round=%u AND o.sku=%s AND %-s;", round, sku,
+    sql_printf(sql, " AND o.round=%u AND o.sku=%s AND %-s", round, sku,
                ledger_status_condition(LEDGER_EXPIRED));
+}
+
+static void text_ids(struct sql_text *sql, const uint64_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        sql_printf(sql, i == 0 ? "%ju" : ",%ju", ids[i]);
+}
+
+/* Locks the orders that are to end, up to `rows` of them, and lists their ids. */
+static enum db_result lock_ending(struct ledger *ledger, const char *sku, uint32_t round,
+                                  uint64_t from, uint64_t below, uint64_t *ids_out, uint32_t rows,
+                                  uint32_t *count_out)
+{
+    *count_out = 0;
+    sql_begin(&ledger->sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)");
+    text_ending(&ledger->sql, sku, round, from, below);
+    sql_printf(&ledger->sql, " FOR UPDATE");
+    enum db_result result = ledger_query(ledger);
+    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
+    for (; row && *count_out < rows; row = db_row(ledger->db))
+        ids_out[(*count_out)++] = ledger_u64(row[0]);
+    return result;
+}
+
+/* Appends their end: status and events. */
+static void text_end(struct sql_text *sql, const uint64_t *ids, uint32_t count, bool events)
+{
+    for (uint32_t first = 0; first < count; first += IDS_MAX) {
+        uint32_t end = count - first < IDS_MAX ? count : first + IDS_MAX;
+        sql_printf(sql,
+                   "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
+                   "version=COALESCE(version,1)+1 WHERE order_id IN(",
+                   ledger_status_name(LEDGER_EXPIRED));
+        text_ids(sql, &ids[first], end - first);
+        sql_append(sql, ");", 2);
+        if (!events)
+            continue;
+        event_text_orders(sql, LEDGER_EVENT_EXPIRED, false);
+        text_ids(sql, &ids[first], end - first);
+        event_text_orders_end(sql, end - first);
+    }
 }
 
 /* Notes its progress. The orders of an ended round can only become fewer, so those counted before
  * the end are all. */
 static enum db_result end_step(struct ledger *ledger, const char *sku, uint32_t round,
-                               uint32_t rows, uint32_t *ended_out, bool *done_out)
+                               uint32_t rows, uint64_t *ids, uint32_t *ended_out, bool *done_out)
 {
     char **row;
     struct sql_text *sql = &ledger->sql;
@@ -116,15 +161,17 @@ static enum db_result end_step(struct ledger *ledger, const char *sku, uint32_t 
         return DB_FAILED;
     units = piece.units < units ? units - piece.units : 0;
     *done_out = piece.all_read || units == 0;
-    text_end(sql, sku, round, piece.next_id, next_id);
+    result = lock_ending(ledger, sku, round, piece.next_id, next_id, ids, rows, ended_out);
+    if (result != DB_OK)
+        return result;
+    sql_clear(sql);
+    text_end(sql, ids, *ended_out, event_on(ledger));
     if (*done_out)
         sql_printf(sql, "DELETE FROM round_end WHERE round=%u AND sku=%s", round, sku);
     else
         sql_printf(sql, "UPDATE round_end SET next_id=%ju,units=%u WHERE round=%u AND sku=%s",
                    piece.next_id, units, round, sku);
-    result = ledger_query(ledger);
-    *ended_out = (uint32_t)db_affected(ledger->db, 0);
-    return result;
+    return ledger_query(ledger);
 }
 
 enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku, uint32_t round,
@@ -133,9 +180,13 @@ enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku,
     bool done = false;
     uint32_t ended = 0;
     struct db_run run = {0};
+    uint64_t *ids = malloc(rows * sizeof *ids);
     assert(rows > 0);
+    if (!ids)
+        abort();
     while (db_run(ledger->db, &run))
-        run.result = end_step(ledger, sku, round, rows, &ended, &done);
+        run.result = end_step(ledger, sku, round, rows, ids, &ended, &done);
+    free(ids);
     *ended_out = run.result == DB_OK ? ended : 0;
     return run.result == DB_OK && done ? LEDGER_NO : ledger_from_db(run.result);
 }

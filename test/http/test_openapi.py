@@ -13,7 +13,7 @@ from description import METHODS, Description
 PROBLEM = re.compile(r'X\(\w+, (\d+), "(\w+)"')
 ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true|false),', re.M)
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
-         "/admin/sale/": "{sku}", "/admin/audit/": "{sku}"}
+         "/admin/sale/": "{sku}", "/admin/audit/": "{sku}", "/admin/webhooks/": "{webhook}"}
 NO_EXAMPLES = {"text/html", "text/css", "text/javascript"}
 # Statuses that any call may answer, besides its own.
 ALWAYS = {"400", "408", "413", "414", "431", "default"}

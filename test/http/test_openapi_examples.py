@@ -23,8 +23,10 @@ STORY = [
     ("resetSale", "create", "create"),
     ("listActions", None, "actions"),
     ("getLiveState", None, "an_excerpt"),
+    ("listEvents", None, "sale"),
     ("placeOrder", "one_unit", "one_unit"),
     ("placeOrder", "one_unit", "repeated"),
+    ("listEvents", None, "sale_and_order"),
     ("placeOrder", "two_units", "two_units"),
     ("getOrder", None, "reserved"),
     ("getStockNow", None, "stock"),
@@ -54,6 +56,17 @@ STORY = [
     ("reconcileSale", "consistent", "consistent"),
     ("resetSale", "next_round", "next_round"),
     ("retireSale", "refunds_elsewhere", "retired"),
+    ("setWebhook", "create", "create"),
+    ("pauseWebhook", None, "paused"),
+    ("setWebhook", "rotate", "rotate"),
+    ("getWebhook", None, "paused"),
+    ("listWebhooks", None, "webhooks"),
+    ("testWebhook", None, "refused"),
+    ("deleteWebhook", None, "paused"),
+    ("setWebhook", "create", "create"),
+    ("resumeWebhook", None, "active"),
+    ("pauseWebhook", None, "paused"),
+    ("replayWebhook", "replay", "replay"),
     ("setLogLevel", "loud", "loud"),
     ("setLogLevel", "quiet", "quiet"),
     ("getLogLevel", None, "quiet"),
@@ -68,8 +81,8 @@ STORY = [
     ("getDescription", None, "an_excerpt"),
 ]
 # Up to 100 ms old; Redis hears of a batch after its answers; a daemon is prepared after its start;
-# a probe's answer is too old once the machine has stood still.
-LATE = {"getStock", "auditSale", "getLiveState", "getReadiness"}
+# a probe's answer is too old once the machine has stood still; events are published afterwards.
+LATE = {"getStock", "auditSale", "getLiveState", "getReadiness", "listEvents"}
 WITHOUT_KEY = {"two_units", "to_be_paid", "next_round"}
 LOCK_LEASES = "SELECT number FROM node_lease FOR UPDATE"  # nobody renews one meanwhile
 ELSEWHERE = {("getReadiness", "unavailable"), ("getServing", "takes_none")}
@@ -144,7 +157,8 @@ def test_story_has_every_example(description):
     assert RECIPES.keys() == PROBLEMS.keys()
 
 
-def test_story(daemon, description):
+def test_story(stack, spawn, description):
+    daemon = spawn(stack, events_retention_h=24, **STEADY)
     reader = Reader(description, daemon)
     for operation_id, sent, name in STORY:
         def tells(operation_id=operation_id, sent=sent, name=name):
@@ -418,13 +432,34 @@ def outcome_unknown(world):
         and answer, "an order whose commit is lost")
 
 
+def events_off(world):
+    return world.daemon.admin("GET", "/admin/webhooks")
+
+
+def unknown_webhook(world):
+    return world.spawn(events_retention_h=24).admin("GET", "/admin/webhooks/w")
+
+
+def too_many_webhooks(world):
+    daemon, body = world.spawn(events_retention_h=24), {"url": "https://localhost/"}
+    return [daemon.admin("PUT", f"/admin/webhooks/w{n}", body) for n in range(65)][-1]
+
+
+def cursor_expired(world):
+    daemon = world.spawn(events_retention_h=24)
+    daemon.stack.ledger.run("UPDATE event_feed SET oldest = 101, next = 101")
+    daemon.admin("PUT", "/admin/webhooks/w", {"url": "https://localhost/"})
+    return daemon.admin("POST", "/admin/webhooks/w/replay", {"after": "0"})
+
+
 RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
     unknown_sku, unknown_order, unknown_payment, method_not_allowed, request_timeout, sold_out,
     sale_not_started, sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
     invalid_state, payment_too_late, already_paid, hold_limit_reached, sale_in_use, refunds_due,
     payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
-    headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown)}
+    headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown, events_off,
+    unknown_webhook, too_many_webhooks, cursor_expired)}
 
 
 @pytest.fixture(scope="module")

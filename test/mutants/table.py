@@ -4,6 +4,7 @@ are in table_*.py.
 A fault of a ledger's statement is put into the statement and into the simulation's model of it.
 `unit` and `system` name a test that is known to find the mutant; it is tried before others."""
 
+import table_events
 import table_locks
 import table_payments
 import table_rest
@@ -453,9 +454,9 @@ CORE = {
           "if (!row || !row->was.there)"),
          (PAY, "return row && row->owner == ledger->txn && row->now.there ? row : NULL;",
           "return row && ledger && row->was.there ? row : NULL;"),
-         (PAY, "    txn_change(ledger->txn, row)->order.status = LEDGER_PAID;\n",
+         (PAY, "    order_becomes(ledger->txn, row, LEDGER_PAID);\n",
           "    if (session_lock(ledger, row) != DB_OK)\n        return;\n"
-          "    txn_change(ledger->txn, row)->order.status = LEDGER_PAID;\n")),
+          "    order_becomes(ledger->txn, row, LEDGER_PAID);\n")),
         "test_payments/test_locked_order_is_not_decided"),
     "payment_in_a_round_that_is_over": Mutant(
         "no order of a round that is over is paid",
@@ -630,8 +631,9 @@ CORE = {
         "process/test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
 }
 
-CORE |= table_payments.CORE
-MUTANTS = {**CORE, **table_service.MUTANTS, **table_locks.MUTANTS, **table_rest.MUTANTS}
+CORE |= table_payments.CORE | table_events.CORE
+MUTANTS = {**CORE, **table_events.MUTANTS, **table_service.MUTANTS, **table_locks.MUTANTS,
+           **table_rest.MUTANTS}
 
 # Guards that can be dropped with no loss, as the simulation shows; README.md says why.
 REDUNDANT = {
@@ -672,7 +674,7 @@ REDUNDANT = {
         (("stock/returns/returns.c",
           "if (!part->sale || sale_snapshot(part->sale).round < latest)",
           "if (!part->sale || (false && latest))"),)),
-}
+} | table_events.REDUNDANT
 
 # What the system column tries when the test that the table names does not find a mutant: of each
 # thing that may happen to an order and its units a quick test.

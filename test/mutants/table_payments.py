@@ -14,7 +14,7 @@ CORE = {
     "due_payment_is_not_listed": Mutant(
         "each payment that is due back is found by its state",
         (("sql/payments/ledger_pay.c",
-          "        if (payment->told && payment->state == LEDGER_PAYMENT_DUE)\n",
+          "        if (is_due(payment))\n",
           "        if (payment->told && payment->state == LEDGER_PAYMENT_REFUNDED)\n"),
          (PAY, "result == DB_OK && payment->state == LEDGER_PAYMENT_DUE)",
           "result == DB_OK && payment->state == LEDGER_PAYMENT_REFUNDED)")),

@@ -233,7 +233,7 @@ MUTANTS: dict[str, Mutant] = {
     "failed_expirer_stays_elected": Mutant(
         "a daemon that cannot reach the ledger lets another one expire orders",
         (("service/workers/expiry.c",
-          "            elected = false;\n            resign(worker);\n",
+          "            elected = false;\n            election_resign(&worker->election);\n",
           "            elected = false;\n"),),
         system="orders/test_expiry.py::"
         "test_daemon_cut_off_from_the_ledger_leaves_its_office[hold]",
@@ -352,7 +352,7 @@ MUTANTS: dict[str, Mutant] = {
     "expiry_ends_with_the_first_failure": Mutant(
         "unpaid orders expire though the ledger was away",
         (("service/workers/expiry.c",
-          "            elected = false;\n            resign(worker);\n"
+          "            elected = false;\n            election_resign(&worker->election);\n"
           "            pause_ms += FAILED_MS;",
           "            return;"),)),
 }

@@ -41,7 +41,7 @@ def state(daemon, server):
 
 
 def test_the_page_of_the_documentation_names_every_metric(stack, spawn):
-    daemon = spawn(stack, admin_listen="127.0.0.1:0", **STEADY)
+    daemon = spawn(stack, admin_listen="127.0.0.1:0", events_retention_h=1, **STEADY)
     daemon.reset(starts_at="2020-01-01T00:00:00Z", ends_at="2999-01-01T00:00:00Z")
     wait_until(lambda: sale(daemon, "units"), "the figures of the sale")
     found = families(daemon.get("/metrics").body.decode())

@@ -12,6 +12,7 @@
 #include "stock/returns/returns.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/machine/loop.h"
+#include "test/simulate/promise_events.h"
 #include "test/simulate/promise_pay.h"
 #include "test/simulate/servers/seam_http.h"
 #include "test/simulate/story.h"
@@ -342,6 +343,30 @@ static void check_told_change(const struct asked *asked, const struct told *told
         promise_extend(&change, asked->since_ns);
 }
 
+/* ---- events ---- */
+
+static void check_events(struct asked *asked, const struct told *told, const struct answer *answer,
+                         bool late)
+{
+    const uint32_t *struck;
+    if (told->status == 200) {
+        uint64_t before = asked->after;
+        asked->after = promise_feed(before, answer->text, answer->length);
+        if (asked->after > before + asked->limit)
+            promise_break("request %u is told of %llu events, not %u at most", asked->number,
+                          (unsigned long long)(asked->after - before), asked->limit);
+        return;
+    }
+    tally("reader refused");
+    if (told->status != 503)
+        promise_break("request %u for the events behind %llu is answered %u %s", asked->number,
+                      (unsigned long long)asked->after, told->status, told->code);
+    if (late && chance_struck(&struck) == 0 && asked->deadline_ms >= PATIENT_MS && !asked->hurried)
+        promise_break("request %u for events is not answered before its deadline, and nothing had "
+                      "failed",
+                      asked->number);
+}
+
 static void check_change(const struct asked *asked, const struct told *told, bool late)
 {
     if (is_told(told, 404, "unknown_order"))
@@ -362,8 +387,8 @@ void promise_told(struct asked *asked, const struct answer *answer, bool late)
 {
     struct told told;
     read_answer(answer, &told);
-    static const char *const kinds[ASKED_KINDS] = {"order",  "look at", "pay",
-                                                   "cancel", "refund",  "extend"};
+    static const char *const kinds[ASKED_KINDS] = {"order",  "look at", "pay",        "cancel",
+                                                   "refund", "extend",  "read on for"};
     story("  request %u of %s: %s %u of %s%s%s: %u %s%s", asked->number, asked->user_id,
           kinds[asked->kind], asked->qty, asked->sku, asked->key[0] ? ", key " : "", asked->key,
           told.status, told.code, late ? ", at its deadline" : "");
@@ -374,6 +399,8 @@ void promise_told(struct asked *asked, const struct answer *answer, bool late)
     check_time(asked, late);
     if (asked->kind == ASKED_STOCK)
         check_look(asked, &told, late);
+    else if (asked->kind == ASKED_EVENTS)
+        check_events(asked, &told, answer, late);
     else if (asked->kind != ASKED_ORDER)
         check_change(asked, &told, late);
     else if (late)

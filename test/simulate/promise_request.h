@@ -18,6 +18,7 @@ enum asked_kind {
     ASKED_CANCEL,
     ASKED_REFUND,
     ASKED_EXTEND,
+    ASKED_EVENTS,
     ASKED_KINDS
 };
 
@@ -32,6 +33,8 @@ struct asked {
     bool restock;       /* of a refund */
     int64_t expires_ms; /* of an extension */
     uint32_t qty;
+    uint64_t after; /* of events: the reader has those up to here, and then those it is told */
+    uint32_t limit, wait_s;
     const struct process *process;
     uint32_t incarnation;
     int64_t since_ns; /* when it was asked, */

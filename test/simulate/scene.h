@@ -19,6 +19,7 @@ struct scene {
     bool counters;       /* units under way are missing from them, and leak with their process */
     bool guarded;        /* by a guard lock */
     bool daemons;        /* by whole daemons, not by order workers alone */
+    bool events;         /* the ledger notes what happens to orders */
     uint32_t rate_burst; /* of orders of one user; 0: no limit */
 };
 

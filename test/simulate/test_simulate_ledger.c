@@ -3,6 +3,7 @@
 #include "sql/test_server.h"
 
 #include "base/clock.h"
+#include "sql/events/events.h"
 #include "sql/payments/payments.h"
 #include "sql/sales/sales.h"
 #include "sql/server/server.h"
@@ -43,6 +44,13 @@ MODEL(ledger_retired_find);
 MODEL(ledger_settings_change);
 MODEL(ledger_count_find);
 MODEL(ledger_count_step);
+MODEL(ledger_events_write);
+MODEL(ledger_events_bounds);
+MODEL(ledger_events_pending);
+MODEL(ledger_events_read);
+MODEL(ledger_events_place);
+MODEL(ledger_event_sales);
+MODEL(ledger_event_sales_retired);
 #undef MODEL
 
 enum {
@@ -54,6 +62,8 @@ enum {
     HOUR_S = 3600,
     HOUR_MS = 3600000,
     TEXT_SIZE = 1 << 18,
+    LINES_MAX = 64,
+    SALES_MAX = 4,
 };
 
 static const char *const skus[] = {"a", "b", "missing"};
@@ -122,11 +132,11 @@ static const struct {
                     "FROM sale ORDER BY sku"},
     {"segment", "sku,segment,round,capacity,sold,fence,settings_version)"
                 "FROM stock_segment ORDER BY sku,segment"},
-    {"order",
-     "order_id,sku,round,user_id,qty,segment,status+0,"
-     "COALESCE(idempotency_key,'')," MS(
-         "expires_at") ",COALESCE(ordered,0),"
-                       "COALESCE(unreturned,0),COALESCE(grace_s,0))FROM orders ORDER BY order_id"},
+    {"order", "order_id,sku,round,user_id,qty,segment,status+0,"
+              "COALESCE(idempotency_key,'')," MS(
+                  "expires_at") ",COALESCE(ordered,0),"
+                                "COALESCE(unreturned,0),COALESCE(grace_s,0),COALESCE(version,1))"
+                                "FROM orders ORDER BY order_id"},
     {"key", "user_id,idempotency_key,order_id)FROM order_key ORDER BY user_id,idempotency_key"},
     {"quota", "sku,LPAD(round,3,0),user_id,units,allowed,order_ids)"
               "FROM user_quota ORDER BY sku,round,user_id"},
@@ -142,7 +152,43 @@ static const struct {
     {"payment", "order_id,payment_ref,state+0,outcome+0,refunded_at IS NOT NULL)"
                 "FROM payment ORDER BY order_id,payment_ref"},
     {"due", "order_id,payment_ref,sku)FROM refund_due ORDER BY order_id,payment_ref"},
+    {"feed", "next,oldest,fence)FROM event_feed"},
+    {"told", "sku,round,settings_version,sold_out)FROM event_sale ORDER BY sku"},
 };
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The lines of a batch lie in the order of the orders' ids on the server, in any in the model. */
+static void add_batch(char *text, uint64_t position, uint32_t events, const char *body)
+{
+    char *found[LINES_MAX], copy[TEXT_SIZE / 4];
+    size_t count = 0;
+    snprintf(copy, sizeof copy, "%s", body);
+    for (char *line = strtok(copy, "\n"); line && count < LINES_MAX; line = strtok(NULL, "\n"))
+        found[count++] = line;
+    qsort(found, count, sizeof *found, compare_texts);
+    add(text, "event %llu %u", (unsigned long long)position, events);
+    for (size_t i = 0; i < count; i++)
+        add(text, ", %s", found[i]);
+    add(text, "\n");
+}
+
+static void dump_events(void)
+{
+    static const char query[] = "SELECT position,events,body FROM event_batch ORDER BY id";
+    const struct row *row;
+    if (db_query(db, query, strlen(query)) != DB_OK)
+        fail_msg("%s: %s", query, db_error(db));
+    for (char **found = db_row(db); found; found = db_row(db))
+        add_batch(real_text, strtoull(found[0], NULL, 10), (uint32_t)atoi(found[1]), found[2]);
+    for (size_t i = 0; (row = table_row(TABLE_EVENT, i)); i++)
+        if (row->was.there)
+            add_batch(model_text, row->was.event.position, row->was.event.events,
+                      row->was.event.body);
+}
 
 static void dump_real(void)
 {
@@ -175,10 +221,10 @@ static void line_of_segment(char *line, const struct version *row)
 static void line_of_order(char *line, const struct version *row)
 {
     const struct order_row *order = &row->order;
-    sprintf(line, "%llu %s %u %s %u %d %d %s %lld %u %u %u", (unsigned long long)order->order_id,
+    sprintf(line, "%llu %s %u %s %u %d %d %s %lld %u %u %u %u", (unsigned long long)order->order_id,
             row->sku, order->round, row->user_id, order->qty, order->segment,
             (int)order->status + 1, row->key, (long long)order->expires_ms, order->ordered,
-            order->unreturned, order->grace_s);
+            order->unreturned, order->grace_s, order->version);
 }
 
 static void line_of_key(char *line, const struct version *row)
@@ -245,6 +291,19 @@ static void line_of_due(char *line, const struct version *row)
     sprintf(line, "%llu %s %s", (unsigned long long)row->payment.order_id, row->key, row->sku);
 }
 
+static void line_of_feed(char *line, const struct version *row)
+{
+    const struct feed_row *feed = &row->feed;
+    sprintf(line, "%llu %llu %llu", (unsigned long long)feed->next,
+            (unsigned long long)feed->oldest, (unsigned long long)feed->fence);
+}
+
+static void line_of_told(char *line, const struct version *row)
+{
+    const struct event_sale_row *sale = &row->event_sale;
+    sprintf(line, "%s %u %u %d", row->sku, sale->round, sale->settings_version, sale->sold_out);
+}
+
 static const struct {
     const char *name;
     void (*line_of)(char *line, const struct version *row);
@@ -262,6 +321,8 @@ static const struct {
     [TABLE_SALE_ROUND] = {"ended", line_of_ended},
     [TABLE_PAYMENT] = {"payment", line_of_payment},
     [TABLE_DUE] = {"due", line_of_due},
+    [TABLE_FEED] = {"feed", line_of_feed},
+    [TABLE_EVENT_SALE] = {"told", line_of_told},
 };
 
 enum { LINE_SIZE = 512 };
@@ -286,7 +347,7 @@ static void dump_model(void)
         const struct row *row;
         size_t count = 0;
         for (size_t i = 0; (row = table_row((enum table)table, i)); i++)
-            if (row->was.there)
+            if (row->was.there && tables[table].name)
                 tables[table].line_of(lines[count++], &row->was);
         dump_lines(tables[table].name, count);
     }
@@ -297,6 +358,7 @@ static void compare_rows(void)
 {
     dump_real();
     dump_model();
+    dump_events();
     if (strcmp(real_text, model_text) == 0)
         return;
     size_t same = 0, line = 0;
@@ -1041,6 +1103,134 @@ static void call_stock(void)
         fail_msg("%s: the server has %s, the model %s", call_text, real_text, model_text);
 }
 
+/* ---- events ---- */
+
+struct batches {
+    struct ledger_event_batch all[LEDGER_EVENTS_BATCHES_MAX];
+    size_t count;
+    char *text;
+};
+
+static void visit_batch(const struct ledger_event_batch *batch, void *context)
+{
+    struct batches *batches = context;
+    batches->all[batches->count++] = *batch;
+    char body[TEXT_SIZE / 4];
+    snprintf(body, sizeof body, "%.*s", (int)batch->length, batch->body);
+    add_batch(batches->text, batch->position, batch->events, body);
+}
+
+static void begin_batches(struct batches *batches, char *text)
+{
+    batches->count = 0;
+    batches->text = text;
+    text[0] = '\0';
+}
+
+static void compare_batches(const struct batches *batches, const struct batches *others)
+{
+    assert_int_equal(batches->count, others->count);
+    assert_string_equal(batches->text, others->text);
+}
+
+static struct ledger_event_bounds find_bounds(void)
+{
+    struct ledger_event_bounds bounds, other;
+    compare(ledger_events_bounds(real, &bounds), model_ledger_events_bounds(model, &other));
+    COMPARE_BYTES(bounds.oldest, other.oldest);
+    COMPARE_BYTES(bounds.next, other.next);
+    COMPARE_BYTES(bounds.fence, other.fence);
+    assert_int_equal(bounds.waiting_ms != 0, other.waiting_ms != 0);
+    return bounds;
+}
+
+static int compare_skus(const void *a, const void *b)
+{
+    return strcmp(((const struct ledger_event_sale *)a)->sku,
+                  ((const struct ledger_event_sale *)b)->sku);
+}
+
+/* Sales, mostly those that were retired, and what was told of them before. */
+static size_t find_told(struct ledger_event_sale *sales)
+{
+    struct ledger_event_sale others[SALES_MAX];
+    size_t count = 0, other_count = 0;
+    compare(ledger_event_sales_retired(real, SALES_MAX, sales, &count),
+            model_ledger_event_sales_retired(model, SALES_MAX, others, &other_count));
+    qsort(sales, count, sizeof *sales, compare_skus);
+    qsort(others, other_count, sizeof *others, compare_skus);
+    assert_int_equal(count, other_count);
+    if (count == 0) {
+        strcpy(sales[0].sku, any_sku());
+        others[0] = sales[0];
+        count = 1;
+    }
+    compare(ledger_event_sales(real, sales, count), model_ledger_event_sales(model, others, count));
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(sales[i].sku, others[i].sku);
+        assert_int_equal(sales[i].round, others[i].round);
+        assert_int_equal(sales[i].settings_version, others[i].settings_version);
+        assert_int_equal(sales[i].sold_out, others[i].sold_out);
+    }
+    return count;
+}
+
+/* Mostly as a publisher does: the guards refuse the rest. */
+static void call_publish(void)
+{
+    static struct batches pending, others;
+    static struct ledger_event_batch placed, other_placed;
+    struct ledger_event_sale sales[SALES_MAX];
+    struct ledger_event events[SALES_MAX];
+    begin("publish");
+    begin_batches(&pending, real_text);
+    begin_batches(&others, model_text);
+    struct ledger_event_bounds bounds = find_bounds();
+    compare(ledger_events_pending(real, visit_batch, &pending),
+            model_ledger_events_pending(model, visit_batch, &others));
+    compare_batches(&pending, &others);
+    size_t count = find_told(sales);
+    for (size_t i = 0; i < count; i++) {
+        sales[i].round = find_sale(sales[i].sku).round;
+        sales[i].settings_version = find_sale(sales[i].sku).settings.version;
+        sales[i].sold_out = one_in(2);
+        events[i] = (struct ledger_event){
+            .type = LEDGER_EVENT_SALE_CHANGED, .round = sales[i].round, .left = below(9)};
+        strcpy(events[i].sku, sales[i].sku);
+    }
+    if (pending.count > 0 && placed.id != 0 && one_in(8)) {
+        pending.all[0] = placed;
+        others.all[0] = other_placed;
+    }
+    struct ledger_placing placing = {.fence = bounds.fence + below(3) - (bounds.fence && one_in(8)),
+                                     .next = bounds.next + one_in(10),
+                                     .batches = pending.all,
+                                     .batch_count = below((uint32_t)pending.count + 1),
+                                     .sale_events = events,
+                                     .sale_event_count = below((uint32_t)count + 1),
+                                     .sales = sales,
+                                     .sale_count = count};
+    struct ledger_placing other = placing;
+    other.batches = others.all;
+    describe(" %zu batches", placing.batch_count);
+    compare(ledger_events_place(real, &placing), model_ledger_events_place(model, &other));
+    placed = pending.all[0];
+    other_placed = others.all[0];
+}
+
+static void call_feed(void)
+{
+    static struct batches batches, others;
+    begin("read events");
+    begin_batches(&batches, real_text);
+    begin_batches(&others, model_text);
+    uint64_t position = 1 + below((uint32_t)find_bounds().next + 2);
+    uint32_t events = 1 + below(40);
+    compare(ledger_events_read(real, position, events, visit_batch, &batches),
+            model_ledger_events_read(model, position, events, visit_batch, &others));
+    compare_batches(&batches, &others);
+}
+
 static const struct {
     void (*call)(void);
     uint32_t weight;
@@ -1049,6 +1239,7 @@ static const struct {
     {call_orders, 3},  {call_pay, 9},     {call_return, 12},  {call_keys, 3},    {call_quotas, 3},
     {call_due, 3},     {call_restock, 4}, {call_settings, 6}, {call_count, 12},  {call_confirm, 1},
     {call_retire, 2},  {call_stock, 3},   {call_payments, 3}, {call_refund, 3},  {call_extend, 5},
+    {call_publish, 9}, {call_feed, 4},
 };
 
 static void call_any(void)
@@ -1073,6 +1264,14 @@ static uint32_t from_environment(const char *name, uint32_t otherwise)
     return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
 }
 
+static void open_model(void)
+{
+    char error[128];
+    ledger_server_begin();
+    model = model_ledger_open("", 5000, error, sizeof error);
+    model_ledger_events_write(model, true);
+}
+
 static void the_model_does_what_a_server_does(void **state)
 {
     char error[128];
@@ -1083,9 +1282,9 @@ static void the_model_does_what_a_server_does(void **state)
     sql_server_clear();
     real = ledger_open(sql_server_url(), 5000, error, sizeof error);
     assert_int_equal(ledger_migrate(real, NULL, NULL), LEDGER_OK);
+    ledger_events_write(real, true);
     db = sql_server_open(sql_server_url());
-    ledger_server_begin();
-    model = model_ledger_open("", 5000, error, sizeof error);
+    open_model();
     seed = from_environment("SECKILL_SEED", 1);
     uint32_t count = from_environment("SECKILL_CALLS", CALLS_DEFAULT);
     call_reset();
@@ -1096,8 +1295,7 @@ static void the_model_does_what_a_server_does(void **state)
             sql_server_empty();
             sql_server_do("DELETE FROM payment;DELETE FROM refund_due");
             arena_reset();
-            ledger_server_begin();
-            model = model_ledger_open("", 5000, error, sizeof error);
+            open_model();
             call_reset();
         }
     }

@@ -15,6 +15,7 @@
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/daemon/daemon.h"
 #include "test/simulate/ledger/ledger_table.h"
+#include "test/simulate/promise_events.h"
 #include "test/simulate/promise_pay.h"
 #include "test/simulate/promise_request.h"
 #include "test/simulate/servers/redis_server.h"
@@ -29,6 +30,7 @@ enum {
     SETTLING_MS = 60000,
     RESTART_MS_MAX = 1500,
     CALLERS_MAX = 2,
+    PUBLISHERS_MAX = 2,
     RATE_PER_MIN = 3000,
     DAEMONS_PART = 4, /* one of so many schedules has whole daemons */
     DAEMON_EVENTS_MAX = 200000,
@@ -59,6 +61,7 @@ struct stock *world_stock(struct chance *chance)
                                     .redis_timeout_ms = 100,
                                     .mysql_timeout_ms = 500,
                                     .resolve_ms = 1000,
+                                    .events = scene.events,
                                     .remember_left_ms = 100};
     struct stock *stock = stock_open(&options, task_current()->process->cache, error, sizeof error);
     assert(stock);
@@ -120,6 +123,12 @@ static void plan_daemons(struct chance *chance, const struct mask *mask)
         tally("whole daemons");
 }
 
+static void plan_events(void)
+{
+    struct chance chance = chance_stream(7);
+    scene.events = chance_below(&chance, 8) > 0;
+}
+
 static void plan_payments(struct chance *chance)
 {
     world.refund_late = chance_below(chance, 8) == 0;
@@ -144,6 +153,7 @@ static void plan(const struct mask *mask)
     if (chance_below(&chance, 3) == 0)
         world.pay_within_s = 1 + chance_below(&chance, 2);
     plan_payments(&payments);
+    plan_events();
 }
 
 const char *world_sku(struct chance *chance)
@@ -218,6 +228,23 @@ static void start_daemon(struct process *process)
         task_start(process, name, actor_clients, process, (int64_t)(1 + chance_delay(3)) * LOOP_MS);
 }
 
+static void start_lasting(struct process *process, const char *name, void (*actor)(void *),
+                          intptr_t number)
+{
+    struct task *task = task_start(process, name, actor, (void *)number, 0);
+    task->spared = true;
+    task_last(task);
+}
+
+/* Beside daemons only a reader: they publish. */
+static void start_events(struct process *process)
+{
+    if (makes_calls(process, 0))
+        start_lasting(process, "reader", actor_reader, 0);
+    if (!scene.daemons && process->number < PUBLISHERS_MAX)
+        start_lasting(process, "publisher", actor_publisher, process->number);
+}
+
 /* The tasks of a process: its share of the workers, one for calls, and one for the operator. */
 static void start_tasks(struct process *process)
 {
@@ -235,6 +262,8 @@ static void start_tasks(struct process *process)
     }
     if (makes_calls(process, 0) && !world.settling)
         task_start(process, "admin", actor_admin, NULL, (int64_t)chance_delay(8000) * 1000);
+    if (scene.events)
+        start_events(process);
 }
 
 /* A process that died starts again, with what is left to be done in this schedule. */
@@ -274,6 +303,8 @@ static void check_commit(const struct txn *txn)
 {
     promise_commit(txn);
     promise_pay_commit(txn);
+    if (promise_events_commit(txn))
+        task_signal(&world.events, true);
 }
 
 static void begin(uint64_t seed, const struct mask *mask)
@@ -291,6 +322,8 @@ static void begin(uint64_t seed, const struct mask *mask)
     plan(mask);
     promise_begin();
     promise_pay_begin();
+    promise_events_begin();
+    actor_events_begin();
     tables_on_commit(check_commit);
     pay_pick_begin();
     promise_requests_begin();
@@ -353,9 +386,19 @@ static void end_daemons(void)
             awake_ns = process_at(i)->asleep_until_ns;
     world.ending = true;
     daemon_stop_all();
+    task_signal(&world.events, true);
     loop_run(awake_ns + ms * LOOP_MS, events_max(), is_all_over);
     if (tasks_lasting() > 0)
         promise_break("a daemon does not end although no fault strikes any more");
+}
+
+/* What has happened is in the feed, and a reader is told of it. */
+static void close_events(bool by_daemons)
+{
+    if (!scene.events || promise_broken())
+        return;
+    task_start(closing_process(), "events", actor_events_closing, by_daemons ? NULL : &world, 0);
+    run(SETTLING_MS, "events are not read within the bound");
 }
 
 static void run_parts(void)
@@ -374,12 +417,17 @@ static void run_parts(void)
         task_start(closing_process(), "closing", actor_closing, NULL, 0);
         run(SETTLING_MS, "what is left is not sold within the bound");
     }
+    if (scene.daemons)
+        close_events(true);
     if (!promise_broken())
         end_daemons();
+    close_events(false);
     if (!promise_broken())
         promise_end();
     if (!promise_broken())
         promise_pay_end();
+    if (!promise_broken())
+        promise_events_end();
 }
 
 const char *world_run(uint64_t seed, const struct mask *mask)

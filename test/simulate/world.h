@@ -17,6 +17,7 @@ struct world {
     int processes, workers;
     bool ending;   /* daemons end, and start no more */
     bool settling; /* no fault strikes any more, and no actor begins anything new */
+    char events;   /* its address is signalled when there are new events */
     uint64_t order_id;
     uint32_t restock_keys, reset_keys;
     struct veteran {
@@ -51,9 +52,17 @@ void actor_calls(void *argument);   /* pay, cancel, refund, extend, expire */
 void actor_clients(void *argument); /* the process of their daemon */
 void actor_admin(void *argument);   /* restock, settings, reset, reconcile, retire */
 
+/* They last until the schedule ends, and take no steps. */
+void actor_events_begin(void);
+void actor_publisher(void *argument); /* its number */
+void actor_reader(void *argument);
+
 /* After the last fault, for each sale: opens it, ends what is overdue, sells what is left at once,
  * and finds it sold out. */
 void actor_closing(void *argument);
+
+/* After that: waits until all events are told. With an argument it publishes them, too. */
+void actor_events_closing(void *argument);
 
 /* Runs one schedule. NULL: every promise was kept; else the one that was broken. */
 const char *world_run(uint64_t seed, const struct mask *mask);

@@ -77,6 +77,7 @@ static void configure(struct config *config)
         .lame_duck_ms = daemon_plan.lame_duck_ms,
         .drain_ms = daemon_plan.drain_ms,
         .rate_user_per_min = daemon_plan.rate_per_min,
+        .events_retention_h = scene.events,
         .rate_user_burst = scene.rate_burst,
     };
 }
@@ -188,6 +189,21 @@ void daemon_end_rates(void)
         if (daemons[i])
             atomic_store(&daemons[i]->service.rates.user_per_min, 0);
 }
+
+/* ---- service/workers/workers.h ---- */
+
+static void send_nothing(void *worker)
+{
+    (void)worker;
+}
+
+/* Nobody receives events here. */
+const struct worker_kind webhook_sender_kind = {
+    .name = "webhook-sender",
+    .size = sizeof(struct service_worker),
+    .servers = WORKER_OF_LEDGER,
+    .run = send_nothing,
+};
 
 /* ---- stock_sell, as the order workers call it ---- */
 

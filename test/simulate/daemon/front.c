@@ -53,6 +53,7 @@ static enum call_kind kind_of(const struct asked *asked)
     static const enum call_kind kinds[ASKED_KINDS] = {
         [ASKED_ORDER] = CALL_ORDER,   [ASKED_STOCK] = CALL_LOOKUP,  [ASKED_PAY] = CALL_PAYMENT,
         [ASKED_CANCEL] = CALL_CANCEL, [ASKED_REFUND] = CALL_CANCEL, [ASKED_EXTEND] = CALL_PAYMENT,
+        [ASKED_EVENTS] = CALL_EVENTS,
     };
     return kinds[asked->kind];
 }
@@ -169,6 +170,20 @@ static enum call_start handle_change(struct request *request, const struct asked
     return changes[asked->kind].start(request, &call);
 }
 
+static enum call_start handle_events(struct request *request, const struct asked *asked,
+                                     struct call call)
+{
+    char after[24], limit[24], wait_s[24];
+    snprintf(after, sizeof after, "%llu", (unsigned long long)asked->after);
+    snprintf(limit, sizeof limit, "%u", asked->limit);
+    snprintf(wait_s, sizeof wait_s, "%u", asked->wait_s);
+    call.parameters[0] = (struct call_parameter){"after", after};
+    call.parameters[1] = (struct call_parameter){"limit", limit};
+    call.parameters[2] = (struct call_parameter){"wait_s", wait_s};
+    call.parameter_count = 3;
+    return call_events(request, &call);
+}
+
 static enum call_start handle(struct front *front, struct request *request,
                               const struct asked *asked)
 {
@@ -177,6 +192,8 @@ static enum call_start handle(struct front *front, struct request *request,
     request->order.address[0] = '\0';
     if (asked->kind == ASKED_ORDER)
         return handle_order(request, asked, call);
+    if (asked->kind == ASKED_EVENTS)
+        return handle_events(request, asked, call);
     if (asked->kind != ASKED_STOCK)
         return handle_change(request, asked, call);
     strcpy(tail, asked->sku);

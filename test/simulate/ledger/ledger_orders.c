@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "sql/orders/orders.h"
+#include "test/simulate/ledger/ledger_events.h"
 #include "test/simulate/ledger/ledger_pay.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
@@ -121,7 +122,6 @@ static void insert_expiries(struct ledger *ledger, const struct commit *commit)
 /* Pays the expired orders whose late payments have taken units. */
 static enum db_result pay_retaken(struct ledger *ledger, struct commit *commit)
 {
-    const struct ledger_payment taken = {.state = LEDGER_PAYMENT_TAKEN, .outcome = LEDGER_RETAKEN};
     enum db_result result = DB_OK;
     commit->retaken = true;
     for (size_t i = 0; i < commit->order_count && result == DB_OK; i++) {
@@ -132,14 +132,8 @@ static enum db_result pay_retaken(struct ledger *ledger, struct commit *commit)
             continue;
         bool expired = row && row->now.there && row->now.order.status == LEDGER_EXPIRED;
         if (expired)
-            txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
+            order_becomes(ledger->txn, row, LEDGER_PAID);
         commit->retaken &= expired;
-    }
-    for (size_t i = 0; i < commit->order_count && result == DB_OK; i++) {
-        struct ledger_payment payment = taken;
-        payment.ref = commit->orders[i].payment_ref;
-        if (payment.ref)
-            result = payment_insert(ledger, commit->orders[i].order_id, &payment);
     }
     return result;
 }
@@ -168,6 +162,66 @@ static enum db_result insert_key(struct ledger *ledger, const struct ledger_orde
     return DB_OK;
 }
 
+static struct version version_of(const struct ledger_order *order)
+{
+    struct version version = {.there = true};
+    text_copy(version.sku, order->sku);
+    text_copy(version.user_id, order->user_id);
+    text_copy(version.key, order->key ? order->key : "");
+    version.order = (struct order_row){.order_id = order->order_id,
+                                       .version = 1,
+                                       .round = order->round,
+                                       .qty = order->qty,
+                                       .segment = order->segment,
+                                       .status = LEDGER_RESERVED,
+                                       .created_ms = order->created_ms,
+                                       .expires_ms = order->expires_ms,
+                                       .grace_s = order->grace_s};
+    return version;
+}
+
+/* Comes before the orders' rows, which only this transaction sees. */
+static void write_accepted(struct ledger *ledger, const struct commit *commit)
+{
+    struct event_lines lines = {.type = LEDGER_EVENT_ACCEPTED};
+    for (size_t i = next_listed(commit, 0); i < commit->order_count;
+         i = next_listed(commit, i + 1)) {
+        const struct version order = version_of(&commit->orders[i]);
+        event_add(&lines, &order, NULL);
+    }
+    event_write(ledger, &lines);
+}
+
+static bool any_retaken(const struct commit *commit)
+{
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].payment_ref)
+            return true;
+    return false;
+}
+
+/* Notes the payments of the orders that are paid again, and their events. */
+static enum db_result write_retaken(struct ledger *ledger, const struct commit *commit)
+{
+    struct event_lines lines = {.type = LEDGER_EVENT_RETAKEN};
+    struct ledger_payment payment = {.state = LEDGER_PAYMENT_TAKEN, .outcome = LEDGER_RETAKEN};
+    if (!any_retaken(commit))
+        return DB_OK;
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    for (size_t i = 0; i < commit->order_count && result == DB_OK; i++) {
+        payment.ref = commit->orders[i].payment_ref;
+        if (!payment.ref)
+            continue;
+        result = payment_insert(ledger, commit->orders[i].order_id, &payment);
+        event_add(&lines, &row_of_order(commit->orders[i].order_id)->now, payment.ref);
+    }
+    if (result == DB_OK)
+        event_write(ledger, &lines);
+    return session_answer(ledger, result);
+}
+
 static enum db_result insert_order(struct ledger *ledger, const struct ledger_order *order)
 {
     const struct row_key key = {.order_id = order->order_id};
@@ -175,19 +229,7 @@ static enum db_result insert_order(struct ledger *ledger, const struct ledger_or
     enum db_result result = session_lock_key(ledger, TABLE_ORDER, &key, &row);
     if (result != DB_OK || row->now.there)
         return result != DB_OK ? result : DB_DUPLICATE;
-    struct version *version = txn_change(ledger->txn, row);
-    version->there = true;
-    text_copy(version->sku, order->sku);
-    text_copy(version->user_id, order->user_id);
-    text_copy(version->key, order->key ? order->key : "");
-    version->order = (struct order_row){.order_id = order->order_id,
-                                        .round = order->round,
-                                        .qty = order->qty,
-                                        .segment = order->segment,
-                                        .status = LEDGER_RESERVED,
-                                        .created_ms = order->created_ms,
-                                        .expires_ms = order->expires_ms,
-                                        .grace_s = order->grace_s};
+    *txn_change(ledger->txn, row) = version_of(order);
     return DB_OK;
 }
 
@@ -264,6 +306,8 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
             result = pay_retaken(ledger, commit);
         if (result == DB_OK)
             insert_expiries(ledger, commit);
+        if (result == DB_OK)
+            write_accepted(ledger, commit);
         result = session_answer(ledger, result);
         for (size_t i = 0; i < commit->update_count && result != DB_OK; i++)
             commit->updates[i].refused = false; /* the rows that changed are not counted */
@@ -277,6 +321,8 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
         result = check_updates(commit);
     if (result == DB_OK && !commit->retaken)
         result = DB_DUPLICATE;
+    if (result == DB_OK)
+        result = write_retaken(ledger, commit);
     if (result == DB_OK)
         result = for_orders(ledger, commit, is_new, insert_key);
     if (result == DB_OK)

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "test/simulate/ledger/ledger_events.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
@@ -193,7 +194,7 @@ static enum ledger_payment_outcome outcome_of(enum ledger_status status,
 
 static void pay_order(struct ledger *ledger, struct row *row, struct ledger_payment *payment)
 {
-    txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
+    order_becomes(ledger->txn, row, LEDGER_PAID);
     payment->moved = true;
 }
 
@@ -247,6 +248,21 @@ static enum db_result insert_told(struct ledger *ledger, const struct paying *pa
     return result;
 }
 
+/* The orders that this call pays, and the payments that it makes due. */
+static void write_events(struct ledger *ledger, const struct paying *paying)
+{
+    struct event_lines paid = {.type = LEDGER_EVENT_PAID}, due = {.type = LEDGER_EVENT_REFUND_DUE};
+    for (size_t i = 0; i < paying->count; i++) {
+        const struct ledger_payment *payment = paying->payments[i];
+        if (payment->moved)
+            event_add(&paid, &own_row(ledger, paying->records[i])->now, payment->ref);
+        if (payment->told && payment->state == LEDGER_PAYMENT_DUE)
+            event_add(&due, &own_row(ledger, paying->records[i])->now, payment->ref);
+    }
+    event_write(ledger, &paid);
+    event_write(ledger, &due);
+}
+
 /* ---- ledger_pay ---- */
 
 /* Four statements: lock; look the payments up; change and read; confirm, if nothing has changed. */
@@ -266,6 +282,8 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
     result = session_send(ledger, writes);
     if (result == DB_OK)
         result = insert_told(ledger, paying);
+    if (result == DB_OK)
+        write_events(ledger, paying);
     for (size_t i = 0; i < paying->count; i++)
         relies |= paying->payments[i]->state != LEDGER_PAYMENT_NONE && !paying->payments[i]->told;
     return result == DB_OK ? end(ledger, paying, writes, relies) : session_answer(ledger, result);
@@ -377,7 +395,10 @@ enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *co
 
 static enum db_result extend_order(struct ledger *ledger, struct row *row, int64_t expires_ms)
 {
-    txn_change(ledger->txn, row)->order.expires_ms = expires_ms;
+    struct event_lines lines = {.type = LEDGER_EVENT_CHANGED};
+    order_becomes(ledger->txn, row, row->now.order.status);
+    row->now.order.expires_ms = expires_ms;
+    event_add(&lines, &row->now, NULL);
     uint64_t order_id = row->now.order.order_id;
     const struct row_key key = {.order_id = order_id, .moment_ms = version_due_ms(&row->now)};
     struct row *range;
@@ -390,6 +411,7 @@ static enum db_result extend_order(struct ledger *ledger, struct row *row, int64
     version->expiry = (struct expiry_row){.expires_ms = key.moment_ms,
                                           .first_id = order_id,
                                           .last_id = last_id > order_id ? last_id : order_id};
+    event_write(ledger, &lines);
     return DB_OK;
 }
 

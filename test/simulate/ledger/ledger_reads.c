@@ -58,6 +58,37 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
+struct list_question {
+    const char *after;
+    size_t max, count;
+    struct ledger_sale *sales_out;
+};
+
+static enum db_result list_sales(struct ledger *ledger, void *context)
+{
+    struct list_question *question = context;
+    const struct row *row;
+    question->count = 0;
+    for (size_t i = 0; (row = table_row(TABLE_SALE, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (!seen->there || strcmp(seen->sku, question->after) <= 0)
+            continue;
+        assert(question->count < question->max); /* there are few */
+        sale_of_version(&question->sales_out[question->count++], seen, ledger->txn);
+    }
+    return DB_OK;
+}
+
+/* In any order: one page has all sales. */
+enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
+                                    struct ledger_sale *sales_out, size_t *count_out)
+{
+    struct list_question question = {.after = after, .max = max, .sales_out = sales_out};
+    enum ledger_result result = session_read(ledger, list_sales, &question, false);
+    *count_out = result == LEDGER_OK ? question.count : 0;
+    return result;
+}
+
 struct segments_question {
     const char *sku;
     struct ledger_segment *segments_out;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sql/orders/orders.h"
+#include "test/simulate/ledger/ledger_events.h"
 #include "test/simulate/ledger/ledger_pay.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
@@ -144,9 +145,10 @@ static void change_order(struct ledger *ledger, const struct moved *moved, enum 
     if (moved->order->unreturned)
         change->unreturned += change->qty - keep;
     if (keep == 0) {
-        change->status = to;
+        order_becomes(ledger->txn, moved->row, to);
         return;
     }
+    order_becomes(ledger->txn, moved->row, change->status);
     change->ordered = change->ordered > 0 ? change->ordered : change->qty;
     change->qty = keep;
 }
@@ -176,6 +178,24 @@ static void change_rows(struct ledger *ledger, struct returning *returning)
     }
     for (size_t i = 0; i < returning->moved_count; i++)
         change_order(ledger, &returning->moved[i], returned->to);
+}
+
+/* The orders that end come before those that keep a part of their units. */
+static void write_events(struct ledger *ledger, const struct returning *returning)
+{
+    static const enum ledger_event_type ends[LEDGER_STATUSES] = {
+        [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
+        [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
+        [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
+    };
+    struct event_lines ended = {.type = ends[returning->returned->to]};
+    struct event_lines changed = {.type = LEDGER_EVENT_CHANGED};
+    for (size_t i = 0; i < returning->moved_count; i++) {
+        const struct moved *moved = &returning->moved[i];
+        event_add(moved->order->keep > 0 ? &changed : &ended, &moved->row->now, NULL);
+    }
+    event_write(ledger, &ended);
+    event_write(ledger, &changed);
 }
 
 static enum db_result hold_counts(struct ledger *ledger, const struct returning *returning)
@@ -289,6 +309,8 @@ static enum db_result return_body(struct ledger *ledger, void *context)
         return result;
     change_rows(ledger, returning);
     result = refund_payments(ledger, returning);
+    if (result == DB_OK)
+        write_events(ledger, returning);
     if (result == DB_OK)
         result = hold_counts(ledger, returning);
     result = session_answer(ledger, result);

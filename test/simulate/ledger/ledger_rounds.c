@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sql/sales/sales.h"
+#include "test/simulate/ledger/ledger_events.h"
 #include "test/simulate/ledger/ledger_retire.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_text.h"
@@ -379,6 +380,7 @@ static enum db_result count_piece(struct ledger *ledger, struct step *step)
 
 static enum db_result end_piece(struct ledger *ledger, struct step *step)
 {
+    struct event_lines lines = {.type = LEDGER_EVENT_EXPIRED};
     uint64_t below = step->row->now.round_end.next_id;
     struct row *row;
     enum db_result result = session_send(ledger, true);
@@ -395,10 +397,12 @@ static enum db_result end_piece(struct ledger *ledger, struct step *step)
         result = session_lock(ledger, row);
         if (result != DB_OK || !version_may(&row->now, LEDGER_EXPIRED, ledger->txn))
             continue;
-        txn_change(ledger->txn, row)->order.status = LEDGER_EXPIRED;
+        order_becomes(ledger->txn, row, LEDGER_EXPIRED);
+        event_add(&lines, &row->now, NULL);
         step->ended++;
     }
     if (result == DB_OK) {
+        event_write(ledger, &lines);
         struct version *version = txn_change(ledger->txn, step->row);
         struct round_end_row *end = &version->round_end;
         end->units -= step->piece.units < end->units ? step->piece.units : end->units;

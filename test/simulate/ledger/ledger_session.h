@@ -11,6 +11,7 @@
 struct ledger {
     struct task *task; /* that uses it */
     bool connected, in_run, in_doubt;
+    bool events;        /* set by ledger_events_write */
     bool hurried, held; /* it must not wait for rows; the last call has met a held one */
     uint32_t epoch;     /* of the server's run in which it connected */
     uint64_t connects;

@@ -14,6 +14,7 @@ static size_t row_counts[TABLES];
 static struct txn *open_txns[TXNS_MAX];
 static size_t open_count;
 static bool unsynced;
+static uint64_t last_event_id;
 static void (*commit_notice)(const struct txn *txn);
 static void (*end_notice)(void);
 
@@ -22,6 +23,15 @@ void tables_begin(void)
     memset(row_counts, 0, sizeof row_counts);
     open_count = 0;
     unsynced = false;
+    last_event_id = 0;
+    struct row *feed = row_make(TABLE_FEED);
+    feed->was = (struct version){.there = true, .feed = {.next = 1, .oldest = 1}};
+    feed->now = feed->disk = feed->was;
+}
+
+uint64_t table_event_id(void)
+{
+    return ++last_event_id;
 }
 
 void tables_on_commit(void (*notice)(const struct txn *txn))
@@ -71,6 +81,7 @@ static bool is_key(enum table table, const struct version *row, const struct row
     switch (table) {
     case TABLE_SALE:
     case TABLE_COUNT:
+    case TABLE_EVENT_SALE:
         return strcmp(row->sku, key->sku) == 0;
     case TABLE_SEGMENT:
         return row->segment.segment == key->segment && strcmp(row->sku, key->sku) == 0;
@@ -93,6 +104,10 @@ static bool is_key(enum table table, const struct version *row, const struct row
     case TABLE_RESTOCK:
     case TABLE_RESET:
         return strcmp(row->key, key->key) == 0 && strcmp(row->sku, key->sku) == 0;
+    case TABLE_EVENT:
+        return row->event.id == key->order_id;
+    case TABLE_FEED:
+        return true;
     default:
         return false;
     }
@@ -203,6 +218,13 @@ struct version *txn_change(struct txn *txn, struct row *row)
     return &row->now;
 }
 
+void order_becomes(struct txn *txn, struct row *row, enum ledger_status status)
+{
+    struct order_row *order = &txn_change(txn, row)->order;
+    order->status = status;
+    order->version++;
+}
+
 static void end(struct txn *txn)
 {
     txn->ended = true;
@@ -275,4 +297,10 @@ void tables_lose(void)
             row->on_disk = true;
         }
     unsynced = false;
+    last_event_id = 0;
+    for (size_t i = 0; i < row_counts[TABLE_EVENT]; i++) {
+        const struct version *batch = &rows[TABLE_EVENT][i].was;
+        if (batch->there && batch->event.id > last_event_id)
+            last_event_id = batch->event.id;
+    }
 }

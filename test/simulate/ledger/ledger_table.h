@@ -30,6 +30,9 @@ enum table {
     TABLE_SALE_ROUND,
     TABLE_PAYMENT,
     TABLE_DUE, /* refund_due */
+    TABLE_EVENT,
+    TABLE_FEED, /* of one row */
+    TABLE_EVENT_SALE,
     TABLES
 };
 
@@ -46,6 +49,7 @@ struct segment_row {
 
 struct order_row {
     uint64_t order_id;
+    uint32_t version;
     uint32_t round, qty;
     uint32_t ordered, unreturned; /* 0: qty, and none */
     uint32_t segment;
@@ -99,6 +103,22 @@ struct payment_row {
     enum ledger_payment_outcome outcome;
 };
 
+struct event_row {
+    uint64_t id, position; /* 0: it is not published */
+    uint32_t events;
+    int64_t written_ms;
+    const char *body;
+};
+
+struct feed_row {
+    uint64_t next, oldest, fence;
+};
+
+struct event_sale_row {
+    uint32_t round, settings_version;
+    bool sold_out;
+};
+
 struct version {
     bool there;
     char sku[NAME_MAX_SIZE], user_id[NAME_MAX_SIZE], key[NAME_MAX_SIZE];
@@ -115,6 +135,9 @@ struct version {
         struct round_end_row round_end;
         struct sale_round_row sale_round;
         struct payment_row payment;
+        struct event_row event;
+        struct feed_row feed;
+        struct event_sale_row event_sale;
     };
 };
 
@@ -134,7 +157,7 @@ struct txn {
     bool wrote, ended;
 };
 
-/* Empties all tables. */
+/* Empties all tables, but for the feed, which begins. */
 void tables_begin(void);
 
 /* The i-th row of a table, there or not; NULL: there are no more. */
@@ -168,6 +191,10 @@ struct row *row_of_due(uint64_t order_id, const char *ref);
 /* A new row that is not there yet. */
 struct row *row_make(enum table table);
 
+/* The next id of a batch of events, whether the transaction that asks for it commits or not. The
+ * ids of batches that a server had not on its disk when it died are given again. */
+uint64_t table_event_id(void);
+
 /* ---- transactions ---- */
 
 struct txn *txn_begin(void);
@@ -180,6 +207,9 @@ void txn_give(struct txn *txn, struct row *row);
 
 /* The row's present version, to be changed; it is the transaction's. */
 struct version *txn_change(struct txn *txn, struct row *row);
+
+/* Changes the status of an order that it has locked. */
+void order_becomes(struct txn *txn, struct row *row, enum ledger_status status);
 
 /* Ends it: all of its rows become visible, or are as before. */
 void txn_commit(struct txn *txn);

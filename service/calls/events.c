@@ -1,0 +1,61 @@
+/* GET /events: the feed of what has happened to orders and sales. */
+#include "service/calls/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool copy_number(const char *text, size_t length, uint64_t max, uint64_t *out)
+{
+    enum { DIGITS = 19 };
+    bool number = length > 0 && length <= DIGITS && strspn(text, "0123456789") == length;
+    *out = number ? strtoull(text, NULL, 10) : 0;
+    return number && *out <= max;
+}
+
+/* A cursor is the position of the last event that was read. */
+static bool copy_cursor(const char *text, size_t length, char *cursor_out)
+{
+    uint64_t *cursor = (void *)cursor_out;
+    if (strcmp(text, "end") != 0)
+        return copy_number(text, length, INT64_MAX - FEED_LIMIT_MAX, cursor);
+    *cursor = FEED_FROM_END;
+    return true;
+}
+
+static bool copy_wait(const char *text, size_t length, char *wait_out)
+{
+    uint64_t wait_s;
+    bool valid = copy_number(text, length, FEED_WAIT_S_MAX, &wait_s);
+    *(uint32_t *)(void *)wait_out = (uint32_t)wait_s;
+    return valid;
+}
+
+static const struct call_body events_query = {
+    .fields =
+        {
+            {"after", FIELD_TEXT, offsetof(struct request_call, after),
+             "after must be a cursor, as next gives it, or end.", .copy = copy_cursor},
+            {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
+             "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+            {"wait_s", FIELD_TEXT, offsetof(struct request_call, wait_s),
+             "wait_s must be a whole number from 0 to 30.", .copy = copy_wait},
+        },
+    .other = "There is a query parameter other than after, limit and wait_s.",
+};
+
+enum call_start call_events(struct request *request, const struct call *call)
+{
+    enum { AFTER = 1, LIMIT = 2 }; /* bits of the fields found */
+    struct request_call *asked = &request->call;
+    asked->wait_s = 0;
+    if (!call_read_query(request, call, &events_query))
+        return START_ANSWERED;
+    if (!(asked->found & AFTER))
+        asked->after = FEED_FROM_OLDEST;
+    if (!(asked->found & LIMIT))
+        asked->limit = FEED_LIMIT_MAX;
+    if (call->service->config.events_retention_h > 0)
+        return START_TO_CALL_WORKER;
+    answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
+    return START_ANSWERED;
+}

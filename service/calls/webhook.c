@@ -1,0 +1,461 @@
+/* The operator's calls on webhooks: /admin/webhooks. */
+#include "service/calls/calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/events/webhook_http.h"
+#include "service/log/log.h"
+#include "service/request/faults.h"
+#include "sql/events/webhooks.h"
+
+#define NAME_FORM "The name in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"
+
+/* ---- answers ---- */
+
+static void add_time(json_t *object, const char *name, int64_t ms)
+{
+    char text[LEDGER_TIME_SIZE];
+    if (ms == 0)
+        return;
+    ledger_time_format(ms, text);
+    json_object_set_new(object, name, json_string(text));
+}
+
+static json_t *types_json(const struct webhook_settings *settings)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < LEDGER_EVENT_TYPES; i++)
+        if (settings->types & UINT32_C(1) << i)
+            json_array_append_new(list, json_string(ledger_event_name((enum ledger_event_type)i)));
+    return list;
+}
+
+static json_t *skus_json(const struct webhook_settings *settings)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < settings->sku_count; i++)
+        json_array_append_new(list, json_string(settings->skus[i]));
+    return list;
+}
+
+/* A webhook without its secrets. */
+static json_t *webhook_json(const struct ledger_webhook *webhook,
+                            const struct ledger_event_bounds *bounds)
+{
+    const struct webhook_settings *settings = &webhook->settings;
+    const struct webhook_progress *progress = &webhook->progress;
+    char position[24];
+    uint64_t lag = bounds->next > progress->position ? bounds->next - progress->position : 0;
+    snprintf(position, sizeof position, "%llu", (unsigned long long)progress->position);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:I, s:I, s:i}", "name", webhook->name, "url",
+        settings->url, "types", types_json(settings), "skus", skus_json(settings), "batch",
+        (int)settings->batch, "concurrency", (int)settings->concurrency, "state",
+        webhook_state_name(webhook->state), "position", position, "lag", (json_int_t)lag,
+        "delivered", (json_int_t)progress->delivered, "failures", (int)progress->failures);
+    if (webhook->reason != WEBHOOK_REASON_NONE)
+        json_object_set_new(object, "reason", json_string(webhook_reason_name(webhook->reason)));
+    if (progress->last_ms != 0) {
+        json_object_set_new(object, "last_status", json_integer(progress->last_status));
+        json_object_set_new(object, "last_answer", json_string(progress->last_answer));
+    }
+    add_time(object, "last_at", progress->last_ms);
+    add_time(object, "failing_since", progress->failing_since_ms);
+    add_time(object, "next_try_at", progress->next_try_ms);
+    add_time(object, "created_at", webhook->created_ms);
+    return object;
+}
+
+/* Answers what came of a call, unless it is LEDGER_OK. */
+static void answer_fault(const struct call_worker *worker, struct request *request,
+                         enum ledger_result result)
+{
+    answer_problem(&request->answer, result == LEDGER_NO        ? PROBLEM_UNKNOWN_WEBHOOK
+                                     : result == LEDGER_LIMIT   ? PROBLEM_WEBHOOKS_FULL
+                                     : result == LEDGER_UNKNOWN ? PROBLEM_OUTCOME_UNKNOWN
+                                                                : faults_problem(worker->stock));
+}
+
+/* Reads the webhook of the call. NULL: the call is answered. */
+static json_t *look(const struct call_worker *worker, struct request *request,
+                    struct ledger_webhook *webhook_out)
+{
+    struct ledger *ledger = stock_ledger(worker->stock);
+    struct ledger_event_bounds bounds;
+    enum ledger_result result = ledger_webhook_find(ledger, request->call.sku, webhook_out);
+    if (result == LEDGER_OK)
+        result = ledger_events_bounds(ledger, &bounds);
+    if (result == LEDGER_OK)
+        return webhook_json(webhook_out, &bounds);
+    answer_fault(worker, request, result);
+    return NULL;
+}
+
+/* Answers a change with the webhook as it is now. `secret`: shown this once, or NULL. */
+static void answer_change(const struct call_worker *worker, struct request *request,
+                          enum ledger_result result, unsigned status, const char *secret)
+{
+    struct ledger_webhook webhook;
+    json_t *object = NULL;
+    if (result != LEDGER_OK)
+        answer_fault(worker, request, result);
+    else
+        object = look(worker, request, &webhook);
+    if (object && secret)
+        json_object_set_new(object, "secret", json_sprintf("whsec_%s", secret));
+    if (object)
+        answer_json(&request->answer, status, object);
+}
+
+static void end_action(const struct call_worker *worker, struct request *request,
+                       const char *action)
+{
+    call_end_action(request->answer.status < 300 ? LOG_INFO : LOG_WARN, "webhook_changed",
+                    worker->service, request, "", "webhook=%s action=%s status=%u",
+                    request->call.sku, action, request->answer.status);
+}
+
+/* ---- parts of a call ---- */
+
+/* Reads the name from the path, which call.sku holds, and refuses every call while events are off.
+ */
+static bool read_name(struct request *request, const struct call *call)
+{
+    request->call.sku[0] = '\0';
+    if (call->service->config.events_retention_h == 0) {
+        answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
+        return false;
+    }
+    if (identifier_copy(call->tail, strcspn(call->tail, "/"), request->call.sku))
+        return true;
+    call_refuse(request, NAME_FORM);
+    return false;
+}
+
+static enum call_start hand_on(struct request *request, const struct call *call,
+                               call_work_one *work, bool changes)
+{
+    return read_name(request, call) ? call_send_one(request, work, changes) : START_ANSWERED;
+}
+
+/* ---- looks ---- */
+
+static void list(struct call_worker *worker, struct request *request)
+{
+    struct ledger *ledger = stock_ledger(worker->stock);
+    struct ledger_webhook *webhooks = calloc(WEBHOOKS_MAX, sizeof *webhooks);
+    struct ledger_event_bounds bounds;
+    size_t count = 0;
+    if (!webhooks)
+        abort();
+    if (ledger_webhooks_list(ledger, webhooks, &count) == LEDGER_OK &&
+        ledger_events_bounds(ledger, &bounds) == LEDGER_OK) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(array, webhook_json(&webhooks[i], &bounds));
+        answer_json(&request->answer, 200, json_pack("{s:o}", "webhooks", array));
+    } else {
+        answer_fault(worker, request, LEDGER_FAILED);
+    }
+    explicit_bzero(webhooks, WEBHOOKS_MAX * sizeof *webhooks);
+    free(webhooks);
+}
+
+enum call_start call_webhook_list(struct request *request, const struct call *call)
+{
+    if (call->service->config.events_retention_h > 0)
+        return call_send_one(request, list, false);
+    answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
+    return START_ANSWERED;
+}
+
+static void get(struct call_worker *worker, struct request *request)
+{
+    answer_change(worker, request, LEDGER_OK, 200, NULL);
+}
+
+enum call_start call_webhook_get(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, get, false);
+}
+
+/* ---- settings ---- */
+
+static void put(struct call_worker *worker, struct request *request)
+{
+    char secret[WEBHOOK_SECRET_SIZE];
+    bool created = false;
+    webhook_secret_make(secret);
+    enum ledger_result result =
+        ledger_webhook_put(stock_ledger(worker->stock), request->call.sku, request->call.webhook,
+                           secret, request->call.rotate, &created);
+    answer_change(worker, request, result, created ? 201 : 200,
+                  created || request->call.rotate ? secret : NULL);
+    explicit_bzero(secret, sizeof secret);
+    end_action(worker, request, "set");
+}
+
+static bool copy_url(const char *text, size_t length, char *url_out)
+{
+    if (length >= WEBHOOK_URL_SIZE || strlen(text) != length)
+        return false;
+    memcpy(url_out, text, length + 1);
+    return true;
+}
+
+/* Reads a list of texts by `take`, at most WEBHOOK_SKUS_MAX; an absent one is empty. */
+static bool read_list(const json_t *list, struct webhook_settings *settings,
+                      bool (*take)(struct webhook_settings *settings, const json_t *text))
+{
+    size_t i;
+    const json_t *text;
+    if (list && (!json_is_array(list) || json_array_size(list) > WEBHOOK_SKUS_MAX))
+        return false;
+    json_array_foreach(list, i,
+                       text) if (!json_is_string(text) || !take(settings, text)) return false;
+    return true;
+}
+
+static bool take_type(struct webhook_settings *settings, const json_t *text)
+{
+    enum ledger_event_type type = ledger_event_type_of(json_string_value(text));
+    if (type == LEDGER_EVENT_TYPES)
+        return false;
+    settings->types |= UINT32_C(1) << type;
+    return true;
+}
+
+static bool take_sku(struct webhook_settings *settings, const json_t *text)
+{
+    return identifier_copy(json_string_value(text), json_string_length(text),
+                           settings->skus[settings->sku_count++]);
+}
+
+struct body {
+    struct webhook_settings settings;
+    bool rotate;
+};
+
+/* Returns NULL, or the fault. */
+static const char *read_settings(const json_t *object, struct body *body)
+{
+    static const struct call_field fields[FIELDS_MAX] = {
+        {"url", FIELD_TEXT, offsetof(struct body, settings.url),
+         "url must be a string of at most 512 characters.", .must = true, .copy = copy_url},
+        {"batch", FIELD_NUMBER, offsetof(struct body, settings.batch),
+         "batch must be a whole number from 1 to 1000.", .min = 1, .max = WEBHOOK_BATCH_MAX},
+        {"concurrency", FIELD_NUMBER, offsetof(struct body, settings.concurrency),
+         "concurrency must be a whole number from 1 to 16.", .min = 1,
+         .max = WEBHOOK_CONCURRENCY_MAX},
+        {"rotate_secret", FIELD_SWITCH, offsetof(struct body, rotate),
+         .detail = "rotate_secret must be true or false."},
+    };
+    unsigned found = 0;
+    const json_t *types = json_object_get(object, "types"), *skus = json_object_get(object, "skus");
+    const char *fault = call_read_fields(object, fields, body, &found);
+    size_t known = (size_t)__builtin_popcount(found) + (types != NULL) + (skus != NULL);
+    if (fault)
+        return fault;
+    if (!read_list(types, &body->settings, take_type))
+        return "types must be an array of at most 32 names of events.";
+    if (!read_list(skus, &body->settings, take_sku))
+        return "skus must be an array of at most 32 skus, each " SKU_FORM;
+    return json_object_size(object) > known ? "There is a field other than url, types, skus, "
+                                              "batch, concurrency and rotate_secret."
+                                            : NULL;
+}
+
+static const char *read_put(const struct call *call, struct body *body)
+{
+    struct webhook_client client;
+    const char *fault = NULL;
+    json_t *object = call_parse_object(call->body, call->body_length,
+                                       "The number of a field is out of range.", &fault);
+    if (object)
+        fault = read_settings(object, body);
+    json_decref(object);
+    webhook_client_init(&client, &call->service->config);
+    return fault ? fault : webhook_url_fault(&client.own, body->settings.url);
+}
+
+enum call_start call_webhook_put(struct request *request, const struct call *call)
+{
+    enum { CONCURRENCY = 4 }; /* unless the call says another */
+    struct body body = {.settings = {.batch = 1, .concurrency = CONCURRENCY}};
+    if (!read_name(request, call))
+        return START_ANSWERED;
+    const char *fault = read_put(call, &body);
+    if (fault)
+        return call_refuse(request, fault);
+    request->call.webhook = malloc(sizeof *request->call.webhook);
+    if (!request->call.webhook)
+        abort();
+    *request->call.webhook = body.settings;
+    request->call.rotate = body.rotate;
+    return call_send_one(request, put, true);
+}
+
+/* ---- changes of state ---- */
+
+static void remove_webhook(struct call_worker *worker, struct request *request)
+{
+    struct ledger_webhook webhook;
+    json_t *object = look(worker, request, &webhook);
+    if (!object)
+        return;
+    enum ledger_result result =
+        ledger_webhook_delete(stock_ledger(worker->stock), request->call.sku);
+    if (result == LEDGER_OK)
+        answer_json(&request->answer, 200, json_incref(object));
+    else
+        answer_fault(worker, request, result);
+    json_decref(object);
+    end_action(worker, request, "delete");
+}
+
+enum call_start call_webhook_delete(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, remove_webhook, true);
+}
+
+static void pause_webhook(struct call_worker *worker, struct request *request)
+{
+    answer_change(worker, request,
+                  ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), 200, NULL);
+    end_action(worker, request, "pause");
+}
+
+enum call_start call_webhook_pause(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, pause_webhook, true);
+}
+
+static void resume(struct call_worker *worker, struct request *request)
+{
+    answer_change(worker, request,
+                  ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), 200, NULL);
+    end_action(worker, request, "resume");
+}
+
+enum call_start call_webhook_resume(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, resume, true);
+}
+
+/* ---- replay ---- */
+
+static void replay(struct call_worker *worker, struct request *request)
+{
+    struct ledger_event_bounds bounds;
+    enum ledger_result result = ledger_webhook_replay(
+        stock_ledger(worker->stock), request->call.sku, request->call.position, &bounds);
+    if (result == LEDGER_LATE && request->call.position < bounds.oldest)
+        answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu\"",
+                       (unsigned long long)bounds.oldest - 1);
+    else if (result == LEDGER_LATE)
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
+                      "after is behind the end of the feed.");
+    else
+        answer_change(worker, request, result, 200, NULL);
+    end_action(worker, request, "replay");
+}
+
+/* Reads the position of an event, and returns that of the next. */
+static bool copy_cursor(const char *text, size_t length, char *position_out)
+{
+    enum { DIGITS_MAX = 19 };
+    uint64_t *position = (void *)position_out;
+    *position = strtoull(text, NULL, 10) + 1;
+    return length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
+}
+
+enum call_start call_webhook_replay(struct request *request, const struct call *call)
+{
+    static const struct call_body body = {
+        .fields = {{"after", FIELD_TEXT, offsetof(struct request_call, position),
+                    "after must be the id of an event, or 0 for all.", .must = true,
+                    .copy = copy_cursor}},
+        .other = "There is a field other than after.",
+    };
+    return read_name(request, call) && call_read_body(request, call, &body, &request->call)
+               ? call_send_one(request, replay, true)
+               : START_ANSWERED;
+}
+
+/* ---- test ---- */
+
+enum { TEST_MS_MAX = 3000, TEST_SPARE_MS = 300 };
+
+/* The time for the receiver's answer, so that ours comes before the end of the call. */
+static long test_ms(const struct call_worker *worker, const struct request *request)
+{
+    int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
+    int64_t left_ms = call_bound_ms(&worker->service->config, true) - passed_ms - TEST_SPARE_MS;
+    return left_ms > TEST_MS_MAX ? TEST_MS_MAX : left_ms > 1 ? (long)left_ms : 1;
+}
+
+static void fill_test(const struct call_worker *worker, struct webhook_call *webhook,
+                      char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], char id[WEBHOOK_ID_SIZE])
+{
+    char time[LEDGER_TIME_SIZE];
+    unsigned pod = worker->service->config.pod;
+    ledger_time_format(webhook->now_ms, time);
+    snprintf(id, WEBHOOK_ID_SIZE, "test_%u_%lld", pod, (long long)webhook->now_ms);
+    webhook->id = id;
+    webhook->body = text + WEBHOOK_HEAD_MAX;
+    webhook->length =
+        (size_t)snprintf(webhook->body, ANSWER_INLINE_MAX,
+                         "%s{\"specversion\":\"1.0\",\"id\":\"%s\",\"source\":\"/seckill/%u\","
+                         "\"type\":\"webhook.test\",\"time\":\"%s\",\"data\":{}}%s",
+                         webhook->batch ? "[" : "", id, pod, time, webhook->batch ? "]" : "");
+}
+
+static json_t *try_once(struct call_worker *worker, const struct request *request,
+                        const struct ledger_webhook *webhook)
+{
+    static const char *const words[] = {
+        [WEBHOOK_OUTCOME_OK] = "ok",           [WEBHOOK_OUTCOME_FAILED] = "failed",
+        [WEBHOOK_OUTCOME_TIMEOUT] = "timeout", [WEBHOOK_OUTCOME_REFUSED] = "refused",
+        [WEBHOOK_OUTCOME_DISABLED] = "failed",
+    };
+    struct webhook_client client;
+    char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], id[WEBHOOK_ID_SIZE];
+    struct webhook_call try = {
+        .client = &client,
+        .url = webhook->settings.url,
+        .secret = webhook->secret,
+        .old_secret = webhook->old_secret,
+        .batch = webhook->settings.batch > 1,
+        .now_ms = synced_clock_ms(&worker->service->clock),
+        .timeout_ms = test_ms(worker, request),
+    };
+    webhook_client_init(&client, &worker->service->config);
+    fill_test(worker, &try, text, id);
+    int64_t start_ns = clock_now_ns();
+    webhook_call_begin(&try);
+    enum webhook_outcome outcome = webhook_call_end(&try, curl_easy_perform(try.easy));
+    int64_t ms = (clock_now_ns() - start_ns) / CLOCK_NS_PER_MS;
+    return json_pack("{s:s, s:i, s:I, s:s}", "result", words[outcome], "status", (int)try.status,
+                     "latency_ms", (json_int_t)ms, "answer", try.answer);
+}
+
+static void test(struct call_worker *worker, struct request *request)
+{
+    struct ledger_webhook webhook;
+    enum ledger_result result =
+        ledger_webhook_find(stock_ledger(worker->stock), request->call.sku, &webhook);
+    if (result == LEDGER_OK)
+        answer_json(&request->answer, 200, try_once(worker, request, &webhook));
+    else
+        answer_fault(worker, request, result);
+    explicit_bzero(&webhook, sizeof webhook);
+    end_action(worker, request, "test");
+}
+
+enum call_start call_webhook_test(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, test, false);
+}

@@ -1,0 +1,141 @@
+/* The feed of events and the receivers of webhooks, as pages and metrics show them. */
+#include "service/live/live_events.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/metrics/metrics.h"
+#include "sql/events/webhooks.h"
+
+struct live_events {
+    struct ledger_webhook read[WEBHOOKS_MAX]; /* by the live thread, before they are taken over */
+
+    pthread_mutex_t mutex; /* guards the members below */
+    bool known;
+    struct ledger_event_bounds bounds;
+    struct ledger_webhook webhooks[WEBHOOKS_MAX];
+    size_t count;
+};
+
+struct live_events *live_events_open(void)
+{
+    struct live_events *events = calloc(1, sizeof *events);
+    if (!events)
+        abort();
+    pthread_mutex_init(&events->mutex, NULL);
+    return events;
+}
+
+void live_events_close(struct live_events **events)
+{
+    if (*events)
+        pthread_mutex_destroy(&(*events)->mutex);
+    free(*events);
+    *events = NULL;
+}
+
+bool live_events_read(struct live_events *events, struct ledger *ledger)
+{
+    struct ledger_event_bounds bounds;
+    size_t count = 0;
+    if (ledger_webhooks_list(ledger, events->read, &count) != LEDGER_OK ||
+        ledger_events_bounds(ledger, &bounds) != LEDGER_OK)
+        return false;
+    pthread_mutex_lock(&events->mutex);
+    memcpy(events->webhooks, events->read, count * sizeof events->read[0]);
+    events->count = count;
+    events->bounds = bounds;
+    events->known = true;
+    pthread_mutex_unlock(&events->mutex);
+    return true;
+}
+
+/* Events of the feed that the receiver has not got yet, those that it does not want included. */
+static uint64_t lag_of(const struct live_events *events, const struct ledger_webhook *webhook)
+{
+    uint64_t next = events->bounds.next, position = webhook->progress.position;
+    return next > position ? next - position : 0;
+}
+
+static int64_t seconds_since(const struct live_events *events, int64_t ms)
+{
+    return ms > 0 && ms < events->bounds.now_ms ? (events->bounds.now_ms - ms) / 1000 : 0;
+}
+
+/* ---- dashboards ---- */
+
+static json_t *webhook_json(const struct live_events *events, const struct ledger_webhook *webhook)
+{
+    const struct webhook_progress *progress = &webhook->progress;
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", webhook->name, "state",
+        webhook_state_name(webhook->state), "reason", webhook_reason_name(webhook->reason), "lag",
+        (json_int_t)lag_of(events, webhook), "delivered", (json_int_t)progress->delivered,
+        "failing_s", (json_int_t)seconds_since(events, progress->failing_since_ms), "last_status",
+        (json_int_t)progress->last_status);
+}
+
+/* Only the live thread writes them, so it reads them without the lock. */
+void live_events_add(struct live_events *events, json_t *all)
+{
+    json_t *webhooks = json_array();
+    if (!events->known) {
+        json_decref(webhooks);
+        return;
+    }
+    for (size_t i = 0; i < events->count; i++)
+        json_array_append_new(webhooks, webhook_json(events, &events->webhooks[i]));
+    json_t *feed = json_pack(
+        "{s:I, s:I, s:I, s:o}", "published", (json_int_t)(events->bounds.next - 1), "kept",
+        (json_int_t)(events->bounds.next - events->bounds.oldest), "waiting_s",
+        (json_int_t)seconds_since(events, events->bounds.waiting_ms), "webhooks", webhooks);
+    json_object_set_new(all, "events", feed);
+}
+
+/* ---- metrics ---- */
+
+static double lag_value(const struct live_events *events, const struct ledger_webhook *webhook)
+{
+    return (double)lag_of(events, webhook);
+}
+
+static double failing_value(const struct live_events *events, const struct ledger_webhook *webhook)
+{
+    return (double)seconds_since(events, webhook->progress.failing_since_ms);
+}
+
+static double disabled_value(const struct live_events *events, const struct ledger_webhook *webhook)
+{
+    (void)events;
+    return webhook->state == WEBHOOK_DISABLED;
+}
+
+static const struct {
+    const char *name, *help;
+    double (*value)(const struct live_events *events, const struct ledger_webhook *webhook);
+} families[] = {
+    {"seckill_webhook_lag_events", "Events that the receiver has not got yet.", lag_value},
+    {"seckill_webhook_failing_seconds", "For how long no request to the receiver has succeeded.",
+     failing_value},
+    {"seckill_webhook_disabled", "1 while the daemons have given the receiver up.", disabled_value},
+};
+
+/* Names of webhooks need no escapes. */
+void live_events_print(struct live_events *events, FILE *page)
+{
+    pthread_mutex_lock(&events->mutex);
+    if (events->known) {
+        metrics_print_head(page, "seckill_events_kept", "gauge", "Events in the feed.");
+        fprintf(page, "seckill_events_kept %" PRIu64 "\n",
+                events->bounds.next - events->bounds.oldest);
+    }
+    for (size_t f = 0; f < sizeof families / sizeof *families && events->count > 0; f++) {
+        metrics_print_head(page, families[f].name, "gauge", families[f].help);
+        for (size_t i = 0; i < events->count; i++)
+            fprintf(page, "%s{webhook=\"%s\"} %.15g\n", families[f].name, events->webhooks[i].name,
+                    families[f].value(events, &events->webhooks[i]));
+    }
+    pthread_mutex_unlock(&events->mutex);
+}

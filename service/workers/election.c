@@ -1,0 +1,66 @@
+/* Elects one daemon of many for a task. */
+#include "service/workers/election.h"
+
+#include <stdio.h>
+
+#include "lock/seclock.h"
+#include "service/service.h"
+
+bool election_open(struct election *election, const struct service *service, const char *name,
+                   char *error_out, size_t error_size)
+{
+    const struct config *config = &service->config;
+    const char *const servers[] = {config->redis_url, NULL};
+    const struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = (int)config->lease_ms,
+                        .timeout_ms = (int)config->redis_timeout_ms);
+    if (config->pod > 0)
+        snprintf(election->name, sizeof election->name, "%s:%u", name, config->pod);
+    else
+        snprintf(election->name, sizeof election->name, "%s", name);
+    if (seclock_open(&options, &election->locks) == SECLOCK_OK)
+        return true;
+    snprintf(error_out, error_size, "%s", seclock_error());
+    return false;
+}
+
+void election_resign(struct election *election)
+{
+    if (election->held)
+        seclock_release(election->held);
+    seclock_free(&election->held);
+}
+
+bool election_held(const struct election *election)
+{
+    return election->held && seclock_state(election->held) == SECLOCK_STATE_HELD;
+}
+
+/* The lock's watchdog renews the lease. */
+enum election_result election_hold(struct election *election, bool *lost_out)
+{
+    const struct seclock_request request =
+        SECLOCK_REQUEST(.name = election->name, .kind = SECLOCK_KIND_SIMPLE);
+    *lost_out = false;
+    if (election_held(election))
+        return ELECTION_HELD;
+    *lost_out = election->held;
+    election_resign(election);
+    enum seclock_result result = seclock_acquire(election->locks, &request, &election->held);
+    if (result == SECLOCK_OK)
+        return ELECTION_WON;
+    election_resign(election); /* a lock in doubt has a handle, too */
+    return result == SECLOCK_BUSY ? ELECTION_OTHER : ELECTION_FAILED;
+}
+
+uint64_t election_fence(const struct election *election)
+{
+    return election->held ? seclock_fence(election->held) : 0;
+}
+
+void election_close(struct election *election)
+{
+    election_resign(election);
+    seclock_close(&election->locks);
+}

@@ -1,0 +1,561 @@
+/* The webhook sender: a thread, active where the publisher is, that delivers events to webhooks.
+ *
+ *   ledger ─► queue of each receiver ─► deliveries, each a run of events ─► libcurl, all together
+ *                  ▲                          │ success: the run leaves the queue
+ *                  └── position, once a second ◄┘ failure: the same request again, later
+ *
+ * Receivers share nothing but the thread, which waits for none of them. After a success is lost (a
+ * crash, another sender) its events are sent again, under the same ids.
+ *
+ * why_one_try: a receiver that fails gets one request at a time, and the waits between them grow,
+ * until one succeeds. One event that always fails thus holds up only its own subject, until the
+ * queue behind it is full. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/events/event_text.h"
+#include "service/events/webhook_http.h"
+#include "service/events/webhook_queue.h"
+#include "service/log/log.h"
+#include "service/metrics/metrics.h"
+#include "service/request/faults.h"
+#include "service/workers/workers.h"
+#include "sql/orders/orders.h"
+
+enum {
+    TURN_MS = 50,   /* between two looks for new events */
+    LIST_MS = 1000, /* between two looks for changed webhooks */
+    NOTE_MS = 1000, /* between two notes of a webhook's progress */
+    READ_EVENTS = 1024,
+    ROOM_MIN = READ_EVENTS + LEDGER_EVENTS_MAX, /* a call may read one batch more */
+    REQUEST_MS = 10000,
+    FAILING_FROM = 3, /* failures that the log tells */
+    GIVE_UP_MS = 3 * 24 * 3600 * 1000,
+};
+
+static_assert((int)ROOM_MIN <= (int)WEBHOOK_QUEUE_MAX, "a call's events fit into an empty queue");
+
+struct receiver;
+
+/* A run of events and the request that carries it, the same in each try. */
+struct delivery {
+    struct webhook_call call; /* first, so that libcurl gives the delivery back */
+    struct receiver *receiver;
+    struct webhook_run run;
+    char id[WEBHOOK_ID_SIZE];
+    char *text; /* the call's body with what is before it */
+    unsigned failures;
+    int64_t began_ms; /* of the present try */
+    int64_t due_ms;   /* of the next one */
+};
+
+struct receiver {
+    struct ledger_webhook webhook; /* `progress` is what is to be noted */
+    struct webhook_queue queue;
+    struct delivery *open[WEBHOOK_CONCURRENCY_MAX];
+    size_t open_count, in_flight;
+    int64_t failed_ms; /* when the last failure was counted */
+    int64_t due_ms;    /* no request before; by the ledger's clock, as all times here */
+    int64_t noted_ms;
+    bool changed; /* `progress`, since then */
+    bool gap;     /* the feed no longer has the events that it is to get */
+    bool seen;    /* in the present list */
+};
+
+struct webhook_sender {
+    struct service_worker base;
+    struct webhook_client client;
+    CURLM *multi;
+    struct receiver *receivers[WEBHOOKS_MAX];
+    size_t count;
+    struct ledger_webhook list[WEBHOOKS_MAX]; /* as last read */
+    struct ledger_event_bounds bounds;
+    int64_t now_ms, listed_ms, bounded_ms;
+    unsigned random;
+};
+
+/* ---- deliveries ---- */
+
+static void write_id(const struct webhook_sender *sender, struct delivery *delivery)
+{
+    struct receiver *receiver = delivery->receiver;
+    uint64_t position = webhook_event_at(&receiver->queue, delivery->run.first)->position;
+    int length = snprintf(delivery->id, sizeof delivery->id, "evt_%u_%llu",
+                          sender->base.service->config.pod, (unsigned long long)position);
+    if (receiver->webhook.settings.batch > 1)
+        snprintf(delivery->id + length, sizeof delivery->id - (size_t)length, "_%zu",
+                 delivery->run.count);
+}
+
+static void write_body(struct delivery *delivery)
+{
+    struct webhook_queue *queue = &delivery->receiver->queue;
+    const struct webhook_run *run = &delivery->run;
+    size_t size = WEBHOOK_HEAD_MAX + 2;
+    for (size_t i = 0; i < run->count; i++)
+        size += webhook_event_at(queue, run->first + i)->length + 1;
+    delivery->text = malloc(size);
+    if (!delivery->text)
+        abort();
+    char *body = delivery->text + WEBHOOK_HEAD_MAX, *at = body;
+    bool batch = delivery->receiver->webhook.settings.batch > 1;
+    for (size_t i = 0; i < run->count; i++) {
+        const struct webhook_event *event = webhook_event_at(queue, run->first + i);
+        if (batch)
+            *at++ = i == 0 ? '[' : ',';
+        memcpy(at, event->text, event->length);
+        at += event->length;
+    }
+    if (batch)
+        *at++ = ']';
+    delivery->call.body = body;
+    delivery->call.length = (size_t)(at - body);
+    delivery->call.batch = batch;
+}
+
+/* Returns NULL when no event can go now. */
+static struct delivery *open_delivery(const struct webhook_sender *sender,
+                                      struct receiver *receiver)
+{
+    struct webhook_run run;
+    if (!webhook_queue_take(&receiver->queue, receiver->webhook.settings.batch, &run))
+        return NULL;
+    struct delivery *delivery = calloc(1, sizeof *delivery);
+    if (!delivery)
+        abort();
+    delivery->receiver = receiver;
+    delivery->run = run;
+    write_id(sender, delivery);
+    write_body(delivery);
+    receiver->open[receiver->open_count++] = delivery;
+    return delivery;
+}
+
+static void free_delivery(struct delivery *delivery)
+{
+    free(delivery->text);
+    free(delivery);
+}
+
+static void close_delivery(struct delivery *delivery)
+{
+    struct receiver *receiver = delivery->receiver;
+    size_t i = 0;
+    while (receiver->open[i] != delivery)
+        i++;
+    receiver->open[i] = receiver->open[--receiver->open_count];
+    free_delivery(delivery);
+}
+
+static void begin_try(struct webhook_sender *sender, struct delivery *delivery)
+{
+    struct receiver *receiver = delivery->receiver;
+    struct webhook_call *call = &delivery->call;
+    call->client = &sender->client;
+    call->url = receiver->webhook.settings.url;
+    call->secret = receiver->webhook.secret;
+    call->old_secret = receiver->webhook.old_secret;
+    call->id = delivery->id;
+    call->now_ms = delivery->began_ms = sender->now_ms;
+    call->timeout_ms = REQUEST_MS;
+    webhook_call_begin(call);
+    if (curl_multi_add_handle(sender->multi, call->easy) != CURLM_OK)
+        abort();
+    receiver->in_flight++;
+}
+
+/* Prefers the delivery that failed first among those that are due, to one of further events. */
+static struct delivery *next_delivery(const struct webhook_sender *sender,
+                                      struct receiver *receiver)
+{
+    struct delivery *next = NULL;
+    for (size_t i = 0; i < receiver->open_count; i++) {
+        struct delivery *open = receiver->open[i];
+        if (!open->call.easy && open->due_ms <= sender->now_ms &&
+            (!next || open->due_ms < next->due_ms))
+            next = open;
+    }
+    if (!next && receiver->open_count < receiver->webhook.settings.concurrency)
+        next = open_delivery(sender, receiver);
+    return next;
+}
+
+static void begin_tries(struct webhook_sender *sender, struct receiver *receiver)
+{
+    const struct ledger_webhook *webhook = &receiver->webhook;
+    size_t max = webhook->progress.failures > 0 ? 1 : webhook->settings.concurrency;
+    while (webhook->state == WEBHOOK_ACTIVE && receiver->due_ms <= sender->now_ms &&
+           receiver->in_flight < max) {
+        struct delivery *delivery = next_delivery(sender, receiver);
+        if (!delivery)
+            return;
+        begin_try(sender, delivery);
+    }
+}
+
+/* ---- receivers ---- */
+
+static struct receiver *open_receiver(struct webhook_sender *sender,
+                                      const struct ledger_webhook *webhook)
+{
+    struct receiver *receiver = calloc(1, sizeof *receiver);
+    if (!receiver)
+        abort();
+    receiver->webhook = *webhook;
+    receiver->webhook.progress.delivered = 0;
+    receiver->queue.next = webhook->progress.position;
+    receiver->due_ms = webhook->progress.next_try_ms;
+    sender->receivers[sender->count++] = receiver;
+    return receiver;
+}
+
+/* Notes the progress since the last note. False: the ledger did not take it, so it is noted
+ * later. */
+static bool note(struct webhook_sender *sender, struct receiver *receiver)
+{
+    struct webhook_progress *progress = &receiver->webhook.progress;
+    uint64_t position = webhook_queue_position(&receiver->queue);
+    receiver->noted_ms = sender->now_ms;
+    if (!receiver->changed && position == progress->position)
+        return true;
+    progress->position = position;
+    if (ledger_webhook_note(sender->base.ledger, &receiver->webhook) != LEDGER_OK) {
+        receiver->changed = true;
+        return false;
+    }
+    receiver->changed = false;
+    progress->delivered = 0;
+    return true;
+}
+
+/* Forgets a receiver without a note. */
+static void drop_receiver(struct webhook_sender *sender, size_t i)
+{
+    struct receiver *receiver = sender->receivers[i];
+    sender->receivers[i] = sender->receivers[--sender->count];
+    while (receiver->open_count > 0) {
+        struct delivery *delivery = receiver->open[--receiver->open_count];
+        if (delivery->call.easy) {
+            curl_multi_remove_handle(sender->multi, delivery->call.easy);
+            webhook_call_drop(&delivery->call);
+        }
+        free_delivery(delivery);
+    }
+    webhook_queue_clear(&receiver->queue, 0);
+    explicit_bzero(&receiver->webhook, sizeof receiver->webhook);
+    free(receiver);
+}
+
+static void drop_all(struct webhook_sender *sender)
+{
+    bool noted = true; /* a ledger that hangs is waited for once */
+    sender->now_ms = synced_clock_ms(&sender->base.service->clock);
+    while (sender->count > 0) {
+        noted = noted && note(sender, sender->receivers[0]);
+        drop_receiver(sender, 0);
+    }
+    sender->listed_ms = sender->bounded_ms = 0;
+}
+
+static void disable(struct webhook_sender *sender, struct receiver *receiver,
+                    enum webhook_reason reason)
+{
+    note(sender, receiver);
+    if (ledger_webhook_disable(sender->base.ledger, &receiver->webhook, reason) != LEDGER_OK)
+        return; /* it will come to this again */
+    receiver->webhook.state = WEBHOOK_DISABLED;
+    log_event(LOG_WARN, "webhook_disabled",
+              "webhook=%s reason=%s position=%llu status=%u effect=%s", receiver->webhook.name,
+              webhook_reason_name(reason), (unsigned long long)receiver->webhook.progress.position,
+              receiver->webhook.progress.last_status,
+              LOG_QUOTE("it gets no events until an operator resumes it"));
+}
+
+/* ---- what became of a try ---- */
+
+static void succeed(struct receiver *receiver, struct delivery *delivery)
+{
+    struct webhook_progress *progress = &receiver->webhook.progress;
+    if (progress->failures >= FAILING_FROM)
+        log_event(LOG_INFO, "webhook_recovered", "webhook=%s", receiver->webhook.name);
+    for (size_t i = 0; i < receiver->open_count && progress->failures >= FAILING_FROM; i++)
+        receiver->open[i]->due_ms = 0; /* they failed with the receiver, not by themselves */
+    progress->delivered += delivery->run.count;
+    progress->failures = 0;
+    progress->failing_since_ms = progress->next_try_ms = 0;
+    webhook_queue_deliver(&receiver->queue, &delivery->run);
+    close_delivery(delivery);
+}
+
+/* Requests that were under way together count as one failure. */
+static void fail(struct webhook_sender *sender, struct receiver *receiver,
+                 struct delivery *delivery)
+{
+    struct webhook_progress *progress = &receiver->webhook.progress;
+    const struct webhook_call *call = &delivery->call;
+    int64_t now_ms = sender->now_ms;
+    if (progress->failures == 0 || delivery->began_ms >= receiver->failed_ms) {
+        progress->failures++;
+        receiver->failed_ms = now_ms;
+        if (progress->failures == FAILING_FROM)
+            log_event(LOG_WARN, "webhook_failing", "webhook=%s status=%u answer=%s effect=%s",
+                      receiver->webhook.name, call->status, LOG_QUOTE(call->answer),
+                      LOG_QUOTE("its events wait, and it is tried again"));
+    }
+    if (progress->failing_since_ms == 0)
+        progress->failing_since_ms = now_ms;
+    delivery->due_ms = now_ms + webhook_backoff_ms(++delivery->failures, rand_r(&sender->random));
+    int64_t wait_ms = webhook_backoff_ms(progress->failures, rand_r(&sender->random));
+    if ((call->status == 429 || call->status == 503) && call->retry_after_s > 0)
+        wait_ms = call->retry_after_s * 1000;
+    if (receiver->due_ms < now_ms + wait_ms)
+        receiver->due_ms = now_ms + wait_ms;
+    progress->next_try_ms = receiver->due_ms;
+    if (now_ms - progress->failing_since_ms >= GIVE_UP_MS)
+        disable(sender, receiver, WEBHOOK_REASON_FAILING);
+}
+
+static void end_try(struct webhook_sender *sender, struct delivery *delivery, CURLcode code)
+{
+    static const enum metrics_counter counters[] = {
+        [WEBHOOK_OUTCOME_OK] = METRIC_WEBHOOK_OK,
+        [WEBHOOK_OUTCOME_FAILED] = METRIC_WEBHOOK_FAILED,
+        [WEBHOOK_OUTCOME_TIMEOUT] = METRIC_WEBHOOK_TIMEOUT,
+        [WEBHOOK_OUTCOME_REFUSED] = METRIC_WEBHOOK_REFUSED,
+        [WEBHOOK_OUTCOME_DISABLED] = METRIC_WEBHOOK_DISABLED,
+    };
+    struct receiver *receiver = delivery->receiver;
+    struct webhook_progress *progress = &receiver->webhook.progress;
+    curl_multi_remove_handle(sender->multi, delivery->call.easy);
+    enum webhook_outcome outcome = webhook_call_end(&delivery->call, code);
+    metrics_count(counters[outcome]);
+    receiver->in_flight--;
+    receiver->changed = true;
+    progress->last_ms = sender->now_ms;
+    progress->last_status = delivery->call.status;
+    snprintf(progress->last_answer, sizeof progress->last_answer, "%s", delivery->call.answer);
+    if (outcome == WEBHOOK_OUTCOME_OK) {
+        succeed(receiver, delivery);
+        return;
+    }
+    fail(sender, receiver, delivery);
+    if (outcome == WEBHOOK_OUTCOME_DISABLED)
+        disable(sender, receiver, WEBHOOK_REASON_GONE);
+}
+
+static void run_transfers(struct webhook_sender *sender)
+{
+    int running, left;
+    curl_multi_perform(sender->multi, &running);
+    for (CURLMsg *message; (message = curl_multi_info_read(sender->multi, &left));) {
+        struct delivery *delivery = NULL;
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        CURLcode code = message->data.result; /* the message ends with the handle */
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&delivery);
+        end_try(sender, delivery, code);
+    }
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    const struct webhook_sender *sender;
+    struct receiver *receiver;
+};
+
+static void add_event(const struct reading *reading, struct event_writer *writer,
+                      const struct ledger_event *event, uint64_t position)
+{
+    char text[EVENT_TEXT_MAX];
+    size_t length = (size_t)(event_text(text, writer, event, position) - text);
+    char *copy = malloc(length);
+    if (!copy)
+        abort();
+    memcpy(copy, text, length);
+    webhook_queue_add(&reading->receiver->queue, event, position, copy, length);
+}
+
+static void visit(const struct ledger_event_batch *batch, void *context)
+{
+    const struct reading *reading = context;
+    struct receiver *receiver = reading->receiver;
+    struct ledger_event event = {.order_id = 0};
+    struct event_writer writer;
+    const char *at = batch->body;
+    uint64_t position = batch->position;
+    receiver->gap |= position > receiver->queue.next;
+    if (receiver->gap)
+        return;
+    event_writer_init(&writer, reading->sender->base.service->config.pod, batch->written_ms);
+    for (; webhook_queue_room(&receiver->queue) > 0 && ledger_event_next(batch, &at, &event);
+         position++)
+        if (position >= receiver->queue.next && webhook_wants(&receiver->webhook.settings, &event))
+            add_event(reading, &writer, &event, position);
+    if (at)
+        log_event(LOG_ERROR, "event_batch_damaged", "batch=%llu position=%llu effect=%s",
+                  (unsigned long long)batch->id, (unsigned long long)position,
+                  LOG_QUOTE("the events from there to the end of the batch are not delivered"));
+    receiver->queue.next = batch->position + batch->events;
+}
+
+/* Reads further events, and makes them durable before anybody is told of them. False: the sender
+ * does not know what it has read. */
+static bool read_events(struct webhook_sender *sender, struct receiver *receiver)
+{
+    struct ledger *ledger = sender->base.ledger;
+    struct reading reading = {sender, receiver};
+    uint64_t next = receiver->queue.next;
+    if (ledger_events_read(ledger, receiver->queue.next, READ_EVENTS, visit, &reading) != LEDGER_OK)
+        return true;
+    return receiver->queue.next == next ||
+           ledger_confirm(ledger, ledger_connection(ledger)) == LEDGER_OK;
+}
+
+/* Fills the receiver's queue. False, likewise. */
+static bool fill(struct webhook_sender *sender, struct receiver *receiver)
+{
+    const struct ledger_event_bounds *bounds = &sender->bounds;
+    bool good = true;
+    if (receiver->webhook.state != WEBHOOK_ACTIVE)
+        return true;
+    receiver->gap |= receiver->queue.next < bounds->oldest;
+    if (!receiver->gap && receiver->queue.next < bounds->next &&
+        webhook_queue_room(&receiver->queue) >= ROOM_MIN)
+        good = read_events(sender, receiver);
+    if (receiver->gap)
+        disable(sender, receiver, WEBHOOK_REASON_EXPIRED);
+    return good;
+}
+
+/* ---- changes by operators ---- */
+
+static struct receiver *find(struct webhook_sender *sender, const char *name)
+{
+    for (size_t i = 0; i < sender->count; i++)
+        if (strcmp(sender->receivers[i]->webhook.name, name) == 0)
+            return sender->receivers[i];
+    return NULL;
+}
+
+/* Drops receivers that are gone, were changed, or are to rest and have nothing under way. */
+static void drop_unseen(struct webhook_sender *sender)
+{
+    for (size_t i = sender->count; i-- > 0;) {
+        struct receiver *receiver = sender->receivers[i];
+        bool rests = receiver->webhook.state != WEBHOOK_ACTIVE && receiver->in_flight == 0;
+        if (rests)
+            note(sender, receiver);
+        if (!receiver->seen || rests)
+            drop_receiver(sender, i);
+    }
+}
+
+static void read_list(struct webhook_sender *sender)
+{
+    size_t count = 0;
+    if (ledger_webhooks_list(sender->base.ledger, sender->list, &count) != LEDGER_OK)
+        return;
+    sender->listed_ms = sender->now_ms;
+    for (size_t i = 0; i < sender->count; i++)
+        sender->receivers[i]->seen = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct ledger_webhook *webhook = &sender->list[i];
+        struct receiver *receiver = find(sender, webhook->name);
+        if (!receiver || receiver->webhook.generation != webhook->generation)
+            continue;
+        receiver->seen = true;
+        receiver->webhook.state = webhook->state;
+        strcpy(receiver->webhook.old_secret, webhook->old_secret);
+    }
+    drop_unseen(sender);
+    for (size_t i = 0; i < count; i++)
+        if (sender->list[i].state == WEBHOOK_ACTIVE && !find(sender, sender->list[i].name))
+            open_receiver(sender, &sender->list[i])->seen = true;
+}
+
+/* ---- the thread ---- */
+
+/* Asks the ledger for changed webhooks and for the ends of the feed, each when it is due. False
+ * when it does not answer. */
+static bool look(struct webhook_sender *sender)
+{
+    if (sender->now_ms - sender->listed_ms >= LIST_MS || sender->now_ms < sender->listed_ms)
+        read_list(sender);
+    if (sender->count == 0 || llabs(sender->now_ms - sender->bounded_ms) < TURN_MS)
+        return true;
+    if (ledger_events_bounds(sender->base.ledger, &sender->bounds) != LEDGER_OK)
+        return false;
+    sender->bounded_ms = sender->now_ms;
+    for (size_t i = 0; i < sender->count; i++) { /* a ledger that has gone back in time */
+        struct receiver *receiver = sender->receivers[i];
+        receiver->gap |= receiver->queue.next > sender->bounds.next;
+    }
+    return true;
+}
+
+static void turn(struct webhook_sender *sender)
+{
+    sender->now_ms = synced_clock_ms(&sender->base.service->clock);
+    run_transfers(sender);
+    bool good = look(sender);
+    for (size_t i = sender->count; i-- > 0;) {
+        struct receiver *receiver = sender->receivers[i];
+        if (good && !fill(sender, receiver)) {
+            drop_receiver(sender, i);
+            continue;
+        }
+        begin_tries(sender, receiver);
+        if (good && llabs(sender->now_ms - receiver->noted_ms) >= NOTE_MS)
+            good = note(sender, receiver);
+    }
+    if (ledger_fault(sender->base.ledger)->count > 0)
+        faults_log_ledger(sender->base.ledger, "webhooks_not_read",
+                          "webhooks get no new events until this succeeds");
+}
+
+static void run(void *context)
+{
+    struct webhook_sender *sender = context;
+    struct service *service = sender->base.service;
+    while (!worker_stopping(&sender->base.thread)) {
+        if (!atomic_load(&service->publishes) || !atomic_load(&service->prepared)) {
+            drop_all(sender);
+            worker_sleep_ns(&sender->base.thread, TURN_MS * CLOCK_NS_PER_MS);
+            continue;
+        }
+        turn(sender);
+        curl_multi_poll(sender->multi, NULL, 0, TURN_MS, NULL);
+    }
+    drop_all(sender);
+}
+
+static bool open_sender(void *self, char *error_out, size_t error_size)
+{
+    struct webhook_sender *sender = self;
+    sender->random = (unsigned)clock_now_ns();
+    webhook_client_init(&sender->client, &sender->base.service->config);
+    sender->multi = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? curl_multi_init() : NULL;
+    if (!sender->multi)
+        snprintf(error_out, error_size, "libcurl cannot be started");
+    return sender->multi;
+}
+
+static void close_sender(void *self)
+{
+    struct webhook_sender *sender = self;
+    curl_multi_cleanup(sender->multi);
+}
+
+const struct worker_kind webhook_sender_kind = {
+    .name = "webhook-sender",
+    .size = sizeof(struct webhook_sender),
+    .servers = WORKER_OF_LEDGER,
+    .timeout_ms_max = 2000,
+    .open = open_sender,
+    .run = run,
+    .close = close_sender,
+};

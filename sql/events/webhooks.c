@@ -1,0 +1,333 @@
+/* Webhooks as rows of the ledger. */
+#include "sql/events/webhooks.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sql/ledger/ledger_query.h"
+
+/* ---- names ---- */
+
+#define NAME(id, name) name,
+static const char *const states[] = {WEBHOOK_STATES(NAME)};
+static const char *const reasons[] = {WEBHOOK_REASONS(NAME)};
+#undef NAME
+
+const char *webhook_state_name(enum webhook_state state)
+{
+    return states[state];
+}
+
+const char *webhook_reason_name(enum webhook_reason reason)
+{
+    return reasons[reason];
+}
+
+/* Returns `count` when the list has no such name. */
+static unsigned number_of(const char *const *names, unsigned count, const char *name)
+{
+    unsigned i = 0;
+    while (i < count && strcmp(names[i], name ? name : "") != 0)
+        i++;
+    return i;
+}
+
+bool webhook_wants(const struct webhook_settings *settings, const struct ledger_event *event)
+{
+    bool sku = settings->sku_count == 0;
+    for (size_t i = 0; i < settings->sku_count && !sku; i++)
+        sku = strcmp(settings->skus[i], event->sku) == 0;
+    return sku && (settings->types == 0 || settings->types & UINT32_C(1) << event->type);
+}
+
+/* ---- rows ---- */
+
+static_assert(LEDGER_EVENT_TYPES <= 32, "webhook_settings.types has a bit for each");
+
+#define WEBHOOK_SELECT                                                                             \
+    "SELECT name,url,types,skus,batch,concurrency,secret,"                                         \
+    "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"      \
+    "failures," LEDGER_MS_OF("failing_since") "," LEDGER_MS_OF("next_try_at") "," LEDGER_MS_OF(    \
+        "last_at") ",last_status,last_answer,delivered," LEDGER_MS_OF("created_at") " FROM webhook "
+
+/* Copies the next name of a list with commas between, and moves on; false when it is too long. */
+static bool next_name(const char **at, char name_out[IDENTIFIER_SIZE])
+{
+    size_t length = strcspn(*at, ",");
+    bool good = identifier_copy(*at, length, name_out);
+    *at += length;
+    *at += **at == ',';
+    return good;
+}
+
+static bool read_types(uint32_t *types_out, const char *at)
+{
+    char name[IDENTIFIER_SIZE];
+    while (*at) {
+        enum ledger_event_type type = LEDGER_EVENT_TYPES;
+        size_t length = strcspn(at, ",");
+        if (length < sizeof name) {
+            memcpy(name, at, length);
+            name[length] = '\0';
+            type = ledger_event_type_of(name);
+        }
+        if (type == LEDGER_EVENT_TYPES)
+            return false;
+        *types_out |= UINT32_C(1) << type;
+        at += length + (at[length] == ',');
+    }
+    return true;
+}
+
+static bool read_settings(struct webhook_settings *settings, char **row)
+{
+    *settings =
+        (struct webhook_settings){.batch = ledger_u32(row[4]), .concurrency = ledger_u32(row[5])};
+    if (!row[1] || !row[2] || !row[3] || strlen(row[1]) >= sizeof settings->url ||
+        !read_types(&settings->types, row[2]))
+        return false;
+    strcpy(settings->url, row[1]);
+    for (const char *at = row[3]; *at;)
+        if (settings->sku_count == WEBHOOK_SKUS_MAX ||
+            !next_name(&at, settings->skus[settings->sku_count++]))
+            return false;
+    return ledger_number_valid(row[4], 1, WEBHOOK_BATCH_MAX) &&
+           ledger_number_valid(row[5], 1, WEBHOOK_CONCURRENCY_MAX);
+}
+
+static void copy(char *out, size_t size, const char *column)
+{
+    snprintf(out, size, "%s", column ? column : "");
+}
+
+static bool read_webhook(struct ledger *ledger, struct ledger_webhook *webhook, char **row)
+{
+    unsigned state = number_of(states, WEBHOOK_STATE_COUNT, row[10]);
+    unsigned reason = number_of(reasons, WEBHOOK_REASON_COUNT, row[11]);
+    if (!ledger_identifier_read(webhook->name, row[0]) || !read_settings(&webhook->settings, row) ||
+        !ledger_number_valid(row[9], 1, UINT64_MAX) || state == WEBHOOK_STATE_COUNT ||
+        reason == WEBHOOK_REASON_COUNT) {
+        ledger_note_damage(ledger, "webhook: name '%s'", row[0] ? row[0] : "NULL");
+        return false;
+    }
+    copy(webhook->secret, sizeof webhook->secret, row[6]);
+    copy(webhook->old_secret, sizeof webhook->old_secret, row[7]);
+    webhook->generation = ledger_u64(row[8]);
+    webhook->state = (enum webhook_state)state;
+    webhook->reason = (enum webhook_reason)reason;
+    webhook->created_ms = (int64_t)ledger_u64(row[19]);
+    struct webhook_progress *progress = &webhook->progress;
+    *progress = (struct webhook_progress){
+        .position = ledger_u64(row[9]),
+        .failures = ledger_u32(row[12]),
+        .failing_since_ms = (int64_t)ledger_u64(row[13]),
+        .next_try_ms = (int64_t)ledger_u64(row[14]),
+        .last_ms = (int64_t)ledger_u64(row[15]),
+        .last_status = ledger_u32(row[16]),
+        .delivered = ledger_u64(row[18]),
+    };
+    copy(progress->last_answer, sizeof progress->last_answer, row[17]);
+    return true;
+}
+
+enum ledger_result ledger_webhooks_list(struct ledger *ledger, struct ledger_webhook *webhooks_out,
+                                        size_t *count_out)
+{
+    *count_out = 0;
+    sql_begin(&ledger->sql, WEBHOOK_SELECT "ORDER BY name LIMIT %d", WEBHOOKS_MAX);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
+        *count_out += read_webhook(ledger, &webhooks_out[*count_out], row);
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_webhook_find(struct ledger *ledger, const char *name,
+                                       struct ledger_webhook *webhook_out)
+{
+    char **row;
+    enum ledger_result result = ledger_read_row(ledger, &row, WEBHOOK_SELECT "WHERE name=%s", name);
+    bool damaged = result == LEDGER_OK && !read_webhook(ledger, webhook_out, row);
+    return damaged ? LEDGER_DAMAGED : result;
+}
+
+/* ---- operators ---- */
+
+static void text_settings(struct sql_text *sql, const struct webhook_settings *settings)
+{
+    sql_printf(sql, "url=%s,batch=%u,concurrency=%u,types='", settings->url, settings->batch,
+               settings->concurrency);
+    const char *comma = "";
+    for (int i = 0; i < LEDGER_EVENT_TYPES; i++) {
+        if (!(settings->types & UINT32_C(1) << i))
+            continue;
+        sql_printf(sql, "%-s%-s", comma, ledger_event_name((enum ledger_event_type)i));
+        comma = ",";
+    }
+    sql_printf(sql, "',skus='");
+    for (size_t i = 0; i < settings->sku_count; i++) {
+        sql_append(sql, ",", i > 0);
+        sql_append_value(sql, settings->skus[i]);
+    }
+    sql_printf(sql, "'");
+}
+
+#define TRIED_AT_ONCE "generation=generation+1,failures=0,failing_since=NULL,next_try_at=NULL"
+
+static enum db_result change(struct ledger *ledger, const char *name,
+                             const struct webhook_settings *settings, const char *secret)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql, "UPDATE webhook SET " TRIED_AT_ONCE ",");
+    if (secret)
+        sql_printf(sql,
+                   "old_secret=secret,old_secret_until=UTC_TIMESTAMP(3)+INTERVAL %d HOUR,"
+                   "secret=%s,",
+                   WEBHOOK_SECRET_HOURS, secret);
+    text_settings(sql, settings);
+    sql_printf(sql, " WHERE name=%s", name);
+    return ledger_query(ledger);
+}
+
+static enum db_result make(struct ledger *ledger, const char *name,
+                           const struct webhook_settings *settings, const char *secret)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql,
+              "INSERT INTO webhook SET name=%s,secret=%s,state='active',"
+              "created_at=UTC_TIMESTAMP(3),generation=" LEDGER_MS_OF(
+                  "UTC_TIMESTAMP(3)") ","
+                                      "position=(SELECT next FROM event_feed WHERE one=1),",
+              name, secret);
+    text_settings(sql, settings);
+    return ledger_query(ledger);
+}
+
+/* The row of the feed makes those who add webhooks take turns, so that none adds one too many. */
+static enum db_result put(struct ledger *ledger, const char *name,
+                          const struct webhook_settings *settings, const char *secret, bool rotate,
+                          bool *created_out)
+{
+    char **row;
+    enum db_result result =
+        ledger_do_row(ledger, &row, "SELECT 1 FROM webhook WHERE name=%s FOR UPDATE", name);
+    *created_out = result == DB_NO;
+    if (result == DB_OK)
+        return change(ledger, name, settings, rotate ? secret : NULL);
+    if (result != DB_NO)
+        return result;
+    result = ledger_do_row(ledger, &row,
+                           "SELECT next FROM event_feed WHERE one=1 FOR UPDATE;"
+                           "SELECT COUNT(*)FROM webhook");
+    if (result != DB_OK)
+        return result;
+    return ledger_u32(row[0]) < WEBHOOKS_MAX ? make(ledger, name, settings, secret) : DB_NO;
+}
+
+enum ledger_result ledger_webhook_put(struct ledger *ledger, const char *name,
+                                      const struct webhook_settings *settings, const char *secret,
+                                      bool rotate, bool *created_out)
+{
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = put(ledger, name, settings, secret, rotate, created_out);
+    return run.result == DB_NO ? LEDGER_LIMIT : ledger_from_db(run.result);
+}
+
+/* Runs ledger->sql, a change of the webhook of this name. LEDGER_NO: there is none. */
+static enum ledger_result change_one(struct ledger *ledger, const char *name)
+{
+    struct db_run run = {0};
+    sql_printf(&ledger->sql, ";SELECT 1 FROM webhook WHERE name=%s", name);
+    while (db_run(ledger->db, &run)) {
+        run.result = ledger_query(ledger);
+        if (run.result == DB_OK && !db_row(ledger->db) && db_affected(ledger->db, 0) == 0)
+            run.result = DB_NO;
+    }
+    return ledger_from_db(run.result);
+}
+
+enum ledger_result ledger_webhook_delete(struct ledger *ledger, const char *name)
+{
+    sql_begin(&ledger->sql, "DELETE FROM webhook WHERE name=%s", name);
+    return change_one(ledger, name);
+}
+
+enum ledger_result ledger_webhook_pause(struct ledger *ledger, const char *name)
+{
+    sql_begin(&ledger->sql, "UPDATE webhook SET state='paused' WHERE name=%s AND state='active'",
+              name);
+    return change_one(ledger, name);
+}
+
+enum ledger_result ledger_webhook_resume(struct ledger *ledger, const char *name)
+{
+    sql_begin(&ledger->sql,
+              "UPDATE webhook SET state='active',reason=NULL," TRIED_AT_ONCE
+              " WHERE name=%s AND(state<>'active' OR failures>0)",
+              name);
+    return change_one(ledger, name);
+}
+
+enum ledger_result ledger_webhook_replay(struct ledger *ledger, const char *name, uint64_t position,
+                                         struct ledger_event_bounds *bounds_out)
+{
+    enum ledger_result result = ledger_events_bounds(ledger, bounds_out);
+    if (result != LEDGER_OK)
+        return result;
+    if (position < bounds_out->oldest || position > bounds_out->next)
+        return LEDGER_LATE;
+    sql_begin(&ledger->sql, "UPDATE webhook SET position=%ju," TRIED_AT_ONCE " WHERE name=%s",
+              position, name);
+    return change_one(ledger, name);
+}
+
+/* ---- the sender ---- */
+
+/* In hexadecimal, because the text is a receiver's. */
+static void text_answer(struct sql_text *sql, const char *answer)
+{
+    char byte[3];
+    sql_printf(sql, "last_answer=X'");
+    for (; *answer; answer++) {
+        snprintf(byte, sizeof byte, "%02x", *answer >= ' ' && *answer <= '~' ? *answer : '?');
+        sql_append(sql, byte, 2);
+    }
+    sql_printf(sql, "',");
+}
+
+static void text_time(struct sql_text *sql, const char *column, int64_t ms)
+{
+    sql_printf(sql, "%-s=", column);
+    ledger_time_text(sql, ms);
+    sql_append(sql, ",", 1);
+}
+
+enum ledger_result ledger_webhook_note(struct ledger *ledger, const struct ledger_webhook *webhook)
+{
+    struct sql_text *sql = &ledger->sql;
+    const struct webhook_progress *progress = &webhook->progress;
+    sql_begin(sql, "UPDATE webhook SET ");
+    text_time(sql, "failing_since", progress->failing_since_ms);
+    text_time(sql, "next_try_at", progress->next_try_ms);
+    text_time(sql, "last_at", progress->last_ms);
+    text_answer(sql, progress->last_answer);
+    sql_printf(sql,
+               "position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,last_status=%u "
+               "WHERE name=%s AND generation=%ju",
+               progress->position, progress->delivered, progress->failures, progress->last_status,
+               webhook->name, webhook->generation);
+    return ledger_from_db(ledger_query(ledger));
+}
+
+enum ledger_result ledger_webhook_disable(struct ledger *ledger,
+                                          const struct ledger_webhook *webhook,
+                                          enum webhook_reason reason)
+{
+    return ledger_from_db(ledger_do(ledger,
+                                    "UPDATE webhook SET state='disabled',reason=%s "
+                                    "WHERE name=%s AND generation=%ju AND state='active'",
+                                    webhook_reason_name(reason), webhook->name,
+                                    webhook->generation));
+}

@@ -1,0 +1,391 @@
+"""Webhooks: what receivers get, in which order, and what becomes of those that fail."""
+
+import ssl
+import threading
+import time
+from email.utils import formatdate
+
+import pytest
+
+from harness.client import assert_problem
+from harness.daemon import STEADY
+from harness.engines_sentinel import Certificates
+from harness.feed import published
+from harness.processes import free_port, wait_until
+from harness.receiver import Receiver
+
+ON = {**STEADY, "events_retention_h": 24, "webhook_networks": "127.0.0.0/8"}
+
+
+@pytest.fixture
+def daemon(stack, spawn):
+    daemon = spawn(stack, **ON)
+    daemon.reset("demo", 1000, 4, pay_within_s=600)
+    settled(daemon)
+    return daemon
+
+
+@pytest.fixture
+def receiver():
+    with Receiver() as receiver:
+        yield receiver
+
+
+def settled(daemon, sku="demo"):
+    """Waits until the sale's own events are published."""
+    wait_until(lambda: daemon.stack.ledger.number(
+        f"SELECT COUNT(*) FROM event_sale WHERE sku = '{sku}'"), "the sale's event")
+    published(daemon)
+
+
+def put(daemon, name="w", status=201, **settings):
+    response = daemon.admin("PUT", f"/admin/webhooks/{name}", settings)
+    assert response.status == status, response
+    return response.json()
+
+
+def get(daemon, name="w"):
+    return daemon.admin("GET", f"/admin/webhooks/{name}").json()
+
+
+def post(daemon, call, body=None, name="w"):
+    return daemon.admin("POST", f"/admin/webhooks/{name}/{call}", body)
+
+
+def orders(daemon, count, first=0):
+    answers = [daemon.order(user_id=f"u{first + n}") for n in range(count)]
+    assert {answer.status for answer in answers} == {201}
+    return [answer.json()["order_id"] for answer in answers]
+
+
+def caught_up(daemon, name="w"):
+    wait_until(lambda: get(daemon, name)["lag"] == 0, f"{name} to have all events")
+
+
+def is_state(daemon, state, reason=None):
+    def look():
+        now = get(daemon)
+        return now["state"] == state and now.get("reason") == reason
+    wait_until(look, f"the webhook to be {state}")
+
+
+def test_events_are_delivered_signed_and_in_order(daemon, receiver):
+    secret = put(daemon, url=receiver.url)["secret"]
+    ids = orders(daemon, 5)
+    assert all(daemon.pay(order).status == 200 for order in ids)
+    receiver.has(10)
+    receiver.assert_in_order()
+    for delivery in receiver.deliveries:
+        event, = delivery.events
+        assert delivery.id == f"evt_0_{event['id']}"
+        assert delivery.headers["content-type"] == "application/cloudevents+json"
+        assert delivery.signed_by(secret)
+        assert abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < 60
+    assert {event["subject"] for event in receiver.events} == set(ids)
+    caught_up(daemon)
+    now = get(daemon)
+    assert (now["delivered"], now["last_status"], now["failures"]) == (10, 204, 0)
+    assert daemon.metric('seckill_webhook_deliveries_total{result="ok"}') == 10
+    assert secret not in daemon.log() and "whsec" not in str(daemon.admin("GET", "/admin/webhooks"))
+
+
+def test_batch_is_an_array(daemon, receiver):
+    held = threading.Event()
+    receiver.answer = lambda delivery: (held.wait(30) and 200, {})
+    put(daemon, url=receiver.url, batch=10, concurrency=1)
+    ids = orders(daemon, 1)
+    wait_until(lambda: receiver.deliveries, "the first request")
+    ids += orders(daemon, 30, first=1)
+    published(daemon)
+    held.set()
+    events = receiver.has(31)
+    receiver.assert_in_order()
+    assert [event["subject"] for event in events] == ids
+    assert max(len(delivery.events) for delivery in receiver.deliveries) == 10
+    for delivery in receiver.deliveries:
+        assert delivery.id == f"evt_0_{delivery.events[0]['id']}_{len(delivery.events)}"
+        assert delivery.headers["content-type"] == "application/cloudevents-batch+json"
+    assert receiver.most == 1
+
+
+def test_filters_choose_types_and_skus(daemon, receiver):
+    daemon.reset("other", 10, 1)
+    settled(daemon, "other")
+    put(daemon, "paid", url=receiver.url, types=["order.paid"])
+    with Receiver() as other:
+        put(daemon, "other", url=other.url, skus=["other"], types=[])
+        order, = orders(daemon, 1)
+        assert daemon.order("other").status == 201
+        assert daemon.pay(order).status == 200
+        receiver.has(1)
+        other.has(1)
+        caught_up(daemon, "paid")  # events that it does not want count as delivered
+        caught_up(daemon, "other")
+        assert [event["type"] for event in receiver.events] == ["order.paid"]
+        assert [event["sku"] for event in other.events] == ["other"]
+
+
+def test_failed_request_is_sent_again_the_same(daemon, receiver):
+    receiver.answer = lambda delivery: (500 if len(receiver.deliveries) < 3 else 200, {})
+    put(daemon, url=receiver.url)
+    orders(daemon, 1)
+    receiver.has(1)
+    first, second, third = receiver.deliveries
+    assert first.id == second.id == third.id and first.body == second.body == third.body
+    assert second.at - first.at >= 0.45 and third.at - second.at >= 0.9
+    caught_up(daemon)
+    assert get(daemon)["failures"] == 0 and "failing_since" not in get(daemon)
+    assert daemon.metric('seckill_webhook_deliveries_total{result="failed"}') == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("date", [False, True])
+def test_retry_after_is_heeded(daemon, receiver, status, date):
+    def answer(_):
+        if len(receiver.deliveries) > 1:
+            return 200, {}
+        return status, {"Retry-After": formatdate(time.time() + 4, usegmt=True) if date else "3"}
+    receiver.answer = answer
+    put(daemon, url=receiver.url)
+    orders(daemon, 1)
+    receiver.has(1)
+    first, second = receiver.deliveries
+    assert second.at - first.at >= 2
+
+
+def test_redirect_is_not_followed(daemon, receiver):
+    with Receiver() as aim:
+        receiver.answer = lambda delivery: (302, {"Location": aim.url})
+        put(daemon, url=receiver.url)
+        orders(daemon, 1)
+        wait_until(lambda: len(receiver.deliveries) >= 2, "a second try")
+        assert not aim.deliveries
+    wait_until(lambda: get(daemon).get("last_status") == 302, "its note")
+
+
+def test_410_disables_until_resumed(daemon, receiver):
+    receiver.answer = lambda delivery: (410, {})
+    put(daemon, url=receiver.url)
+    orders(daemon, 1)
+    is_state(daemon, "disabled", "gone")
+    assert "event=webhook_disabled" in daemon.log()
+    receiver.answer = lambda delivery: (200, {})
+    orders(daemon, 1, first=1)
+    published(daemon)
+    assert len(receiver.deliveries) <= 4  # none but those that were under way together
+    assert post(daemon, "resume").json()["state"] == "active"
+    receiver.has(2)
+
+
+def test_failing_for_days_disables(daemon, receiver):
+    receiver.answer = lambda delivery: (500, {})
+    put(daemon, url=receiver.url)
+    daemon.stack.ledger.run("UPDATE webhook SET generation=generation+1, failures=1,"
+                            " failing_since=UTC_TIMESTAMP(3) - INTERVAL 73 HOUR")
+    orders(daemon, 1)
+    is_state(daemon, "disabled", "failing")
+
+
+def test_paused_webhook_gets_nothing_and_loses_nothing(daemon, receiver):
+    put(daemon, url=receiver.url)
+    orders(daemon, 1)
+    receiver.has(1)
+    caught_up(daemon)
+    assert post(daemon, "pause").json()["state"] == "paused"
+    with Receiver() as other:  # sees when the sender knows of it
+        put(daemon, "other", url=other.url)
+        orders(daemon, 1, first=1)
+        other.has(1)
+        caught = len(receiver.deliveries)
+        orders(daemon, 3, first=2)
+        other.has(4)
+    assert len(receiver.deliveries) == caught and get(daemon)["lag"] >= 3
+    post(daemon, "resume")
+    receiver.has(5)
+    receiver.assert_in_order()
+
+
+def test_replay_goes_back(daemon, receiver):
+    put(daemon, url=receiver.url)
+    orders(daemon, 4)
+    events = receiver.has(4)
+    caught_up(daemon)
+    positions = sorted(int(event["id"]) for event in events)
+    assert post(daemon, "replay", {"after": str(positions[1])}).status == 200
+    wait_until(lambda: len(receiver.events) == 6, "two events once more")
+    assert sorted(int(event["id"]) for event in receiver.events[4:]) == positions[2:]
+    ids = {delivery.id for delivery in receiver.deliveries}
+    assert len(ids) == 4  # so that a receiver knows them
+    assert_problem(post(daemon, "replay", {"after": str(positions[3] + 1)}), 400, "invalid_request")
+
+
+def test_events_that_are_gone_are_told(daemon, receiver):
+    put(daemon, url=receiver.url)
+    post(daemon, "pause")
+    orders(daemon, 3)
+    published(daemon)
+    ledger = daemon.stack.ledger
+    ledger.run("DELETE FROM event_batch WHERE position < (SELECT next FROM event_feed) - 1;"
+               "UPDATE event_feed SET oldest = next - 1")
+    oldest = ledger.number("SELECT oldest FROM event_feed")
+    refused = post(daemon, "replay", {"after": "0"})
+    assert_problem(refused, 410, "cursor_expired")
+    assert refused.json()["oldest"] == str(oldest - 1)
+    post(daemon, "resume")
+    is_state(daemon, "disabled", "expired")
+    assert not receiver.deliveries
+    assert post(daemon, "replay", {"after": refused.json()["oldest"]}).status == 200
+    post(daemon, "resume")
+    assert receiver.has(1)[0]["id"] == str(oldest)
+
+
+def test_both_secrets_sign_after_a_rotation(daemon, receiver):
+    old = put(daemon, url=receiver.url)["secret"]
+    assert "secret" not in put(daemon, status=200, url=receiver.url)
+    new = put(daemon, status=200, url=receiver.url, rotate_secret=True)["secret"]
+    assert old != new
+
+    def signed_by(first, second):
+        """Whether a new event has these signatures: the sender may not know of the change yet."""
+        order, = orders(daemon, 1)
+        wait_until(lambda: [event for event in receiver.events if event["subject"] == order],
+                   "the order's event")
+        last = receiver.deliveries[-1]
+        return (last.signed_by(old), last.signed_by(new)) == (first, second)
+    wait_until(lambda: signed_by(True, True), "both signatures")
+    assert len(receiver.deliveries[-1].headers["webhook-signature"].split()) == 2
+    daemon.stack.ledger.run("UPDATE webhook SET old_secret_until=UTC_TIMESTAMP(3)")
+    wait_until(lambda: signed_by(False, True), "the new signature alone")
+
+
+def test_dead_and_slow_receivers_delay_nobody(daemon, receiver):
+    held = threading.Event()
+    with Receiver(lambda delivery: (held.wait(60) and 200, {})) as slow:
+        put(daemon, "slow", url=slow.url)
+        put(daemon, "dead", url=f"http://127.0.0.1:{free_port()}/")
+        put(daemon, "refused", url="https://localhost.invalid/")
+        put(daemon, "good", url=receiver.url)
+        since = time.monotonic()
+        orders(daemon, 50)
+        receiver.has(50)
+        assert time.monotonic() - since < 8  # less than a request may take
+        assert len(slow.deliveries) == 4 and not slow.taken  # its concurrency
+        held.set()
+        slow.has(50)
+        slow.assert_in_order()
+    wait_until(lambda: get(daemon, "dead").get("failing_since"), "the failure's note")
+    assert get(daemon, "dead")["lag"] == 50 and "next_try_at" in get(daemon, "dead")
+
+
+def test_event_that_always_fails_holds_up_only_its_order(daemon, receiver):
+    poison, *others = orders(daemon, 5)
+    receiver.answer = lambda delivery: (
+        500 if delivery.events[0]["subject"] == poison else 200, {})
+    put(daemon, url=receiver.url)
+    assert all(daemon.pay(order).status == 200 for order in [poison, *others])
+    receiver.has(4)
+    assert {event["subject"] for event in receiver.events} == set(others)
+    receiver.answer = lambda delivery: (200, {})
+    receiver.has(5)
+
+
+def test_killed_daemon_loses_nothing(stack, spawn, receiver):
+    daemon, heir = (spawn(stack, **{**ON, "lease_ms": 1000}) for _ in range(2))
+    daemon.reset("demo", 1000, 4)
+    settled(daemon)
+    put(daemon, url=receiver.url, batch=3)
+    orders(daemon, 40)
+    receiver.has(10)
+    publisher, other = (daemon, heir) if daemon.metric("seckill_publisher_elected") else \
+        (heir, daemon)
+    publisher.kill()
+    orders(other, 40, first=40)
+    receiver.has(80)
+    subjects = {event["subject"] for event in receiver.events}
+    assert len(subjects) == 80 and receiver.overlaps == 0
+    caught_up(other)
+
+
+def test_test_tells_what_came_of_it(daemon, receiver):
+    secret = put(daemon, url=receiver.url, batch=5)["secret"]
+    found = post(daemon, "test").json()
+    assert (found["result"], found["status"]) == ("ok", 204) and found["latency_ms"] < 3000
+    delivery, = receiver.deliveries
+    assert delivery.events[0]["type"] == "webhook.test" and delivery.signed_by(secret)
+    assert get(daemon)["delivered"] == 0 and "last_at" not in get(daemon)
+    held = threading.Event()
+    receiver.answer = lambda delivery: (held.wait(30) and 200, {})
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(post(daemon, "test")))
+    thread.start()
+    wait_until(lambda: len(receiver.deliveries) == 2, "the second test")
+    assert get(daemon)["state"] == "active"  # other calls do not wait for it
+    assert not answers
+    thread.join()
+    held.set()
+    assert answers[0].json()["result"] == "timeout"
+    put(daemon, "closed", url=f"http://127.0.0.1:{free_port()}/")
+    assert post(daemon, "test", name="closed").json()["result"] == "failed"
+    put(daemon, "inside", url="https://localhost:1/")
+    daemon_answer = post(daemon, "test", name="inside").json()
+    assert daemon_answer["status"] == 0 and daemon_answer["answer"]
+
+
+def test_private_targets_are_refused(stack, spawn, receiver):
+    daemon = spawn(stack, **{**ON, "webhook_networks": None})
+    assert_problem(daemon.admin("PUT", "/admin/webhooks/w", {"url": receiver.url}), 400,
+                   "invalid_request")
+    put(daemon, url="https://localhost/")
+    assert post(daemon, "test").json()["result"] == "refused"
+    daemon.reset("demo", 10, 1)
+    orders(daemon, 1)
+    wait_until(lambda: daemon.metric('seckill_webhook_deliveries_total{result="refused"}'),
+               "a refused delivery")
+
+
+def test_certificate_must_be_of_an_authority(stack, spawn, tmp_path):
+    certificates = Certificates(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates.cert, certificates.key)
+    strict, trusting = spawn(stack, **ON), spawn(stack, **ON, webhook_ca_file=certificates.ca)
+    with Receiver(tls=tls) as receiver:
+        put(strict, url=receiver.url)
+        refused = post(strict, "test").json()
+        assert refused["result"] == "failed" and "certificate" in refused["answer"]
+        assert not receiver.deliveries
+        assert post(trusting, "test").json()["result"] == "ok"
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"url": "ftp://x/"}, {"url": "https://u:p@example.com/"}, {"url": "https://x/" + "y" * 510},
+    {"url": "https://x/", "batch": 0}, {"url": "https://x/", "batch": 1001},
+    {"url": "https://x/", "concurrency": 17}, {"url": "https://x/", "types": ["order.odd"]},
+    {"url": "https://x/", "types": "order.paid"}, {"url": "https://x/", "skus": ["a b"]},
+    {"url": "https://x/", "skus": ["s"] * 33}, {"url": "https://x/", "other": 1},
+    {"url": "https://x/", "rotate_secret": 1}, {"url": 7}, {"url": "https://x/\u00e9"}])
+def test_bad_settings_are_refused(daemon, body):
+    assert_problem(daemon.admin("PUT", "/admin/webhooks/w", body), 400, "invalid_request")
+    assert daemon.admin("GET", "/admin/webhooks").json() == {"webhooks": []}
+
+
+def test_names_and_numbers_have_limits(daemon):
+    for n in range(64):
+        put(daemon, f"w{n}", url="https://example.com/")
+    assert_problem(daemon.admin("PUT", "/admin/webhooks/x", {"url": "https://example.com/"}), 409,
+                   "too_many_webhooks")
+    assert len(daemon.admin("GET", "/admin/webhooks").json()["webhooks"]) == 64
+    assert daemon.admin("DELETE", "/admin/webhooks/w0").json()["name"] == "w0"
+    assert_problem(daemon.admin("DELETE", "/admin/webhooks/w0"), 404, "unknown_webhook")
+    for call in ("test", "pause", "resume"):
+        assert_problem(post(daemon, call, name="w0"), 404, "unknown_webhook")
+    assert_problem(post(daemon, "replay", {"after": "0"}, name="w0"), 404, "unknown_webhook")
+    assert_problem(daemon.admin("GET", "/admin/webhooks/w0"), 404, "unknown_webhook")
+    assert_problem(daemon.request("GET", "/admin/webhooks"), 401, "unauthorized")
+
+
+def test_without_events_there_are_no_webhooks(stack, spawn):
+    daemon = spawn(stack, **STEADY)
+    assert_problem(daemon.admin("GET", "/admin/webhooks"), 409, "events_off")
+    assert_problem(daemon.admin("PUT", "/admin/webhooks/w", {"url": "https://example.com/"}), 409,
+                   "events_off")
+    assert_problem(post(daemon, "test"), 409, "events_off")

@@ -1,0 +1,70 @@
+"""Small faults of events, as in table.py."""
+
+from mutant import Mutant
+
+EVENTS = "test/simulate/ledger/ledger_events.c"
+PAY = "test/simulate/ledger/ledger_pay.c"
+ROUNDS = "test/simulate/ledger/ledger_rounds.c"
+TESTS = "test_events/"
+
+CORE = {
+    "late_event_is_passed_over": Mutant(
+        "an event is published whenever its transaction ends",
+        (("sql/events/ledger_events.c", "position=0 ORDER BY id LIMIT %d",
+          "position=0 AND id>COALESCE((SELECT MAX(b.id)FROM event_batch b WHERE b.position>0)"
+          ",0)ORDER BY id LIMIT %d"),
+         (EVENTS, "    uint64_t from = 0;", "    uint64_t passed = 0, from = 0;"),
+         (EVENTS, "        if (seen->there && seen->event.position <= found->position &&",
+          "        if (seen->there && seen->event.position > 0 && seen->event.id > passed)\n"
+          "            passed = seen->event.id;\n"
+          "        if (seen->there && seen->event.position <= found->position &&"),
+         (EVENTS, "        bool is_published = seen->event.position > 0;",
+          "        bool is_published = seen->event.position > 0 || seen->event.id <= passed;")),
+        unit=TESTS + "test_transaction_that_commits_late_is_not_passed_over",
+        system="events/test_feed.py::test_transaction_that_commits_late_is_not_passed_over"),
+    "position_is_given_twice": Mutant(
+        "each position has one event",
+        (("sql/events/ledger_events.c", "WHERE one=1 AND next=%ju AND fence<=%ju;",
+          "WHERE one=1 AND next>=%ju*0 AND fence<=%ju;"),
+         (EVENTS, "feed->next != placing->next || ", "")),
+        unit=TESTS + "test_older_publisher_and_second_one_of_a_position_are_refused"),
+    "extension_makes_no_version": Mutant(
+        "each change of an order is a version of it",
+        (("sql/payments/ledger_pay.c", "version=COALESCE(version,1)+1,expires_at=",
+          "expires_at="),
+         (PAY, "    order_becomes(ledger->txn, row, row->now.order.status);\n"
+          "    row->now.order.expires_ms = expires_ms;\n",
+          "    txn_change(ledger->txn, row)->order.expires_ms = expires_ms;\n")),
+        unit=TESTS + "test_cancels_expiries_and_extensions_are_events"),
+    "end_of_a_round_is_no_event": Mutant(
+        "each change of an order is an event",
+        (("sql/sales/ledger_round.c", "text_end(sql, ids, *ended_out, event_on(ledger));",
+          "text_end(sql, ids, *ended_out, false);"),
+         (ROUNDS, "        event_write(ledger, &lines);\n", "")),
+        unit=TESTS + "test_orders_of_an_ended_round_expire_with_events"),
+}
+
+# The simulation finds these alone: it has several daemons, and a server that dies.
+MUTANTS = {
+    "event_told_before_it_is_durable": Mutant(
+        "an event that was told stays, though the ledger's server dies",
+        (("service/workers/feed.c",
+          "    if (ledger_confirm(ledger, connection) != LEDGER_OK) /* why_confirmed */\n",
+          "    if (connection == 0)\n"),)),
+    "cursor_of_a_later_look_is_expired": Mutant(
+        "a reader goes on at any daemon",
+        (("service/workers/feed.c", "feed->looked_ns <= request->arrived_ns", "false"),)),
+}
+
+# See REDUNDANT in table.py.
+REDUNDANT = {
+    "publisher_of_an_older_fence": Mutant(
+        "a publisher whose lock was lost does not publish",
+        (("sql/events/ledger_events.c", "AND fence<=%ju;", "AND fence<=%ju+fence;"),
+         (EVENTS, " || feed->fence > placing->fence", ""))),
+    "published_batch_is_published_again": Mutant(
+        "a batch has one position",
+        (("sql/events/ledger_events.c", " END WHERE position=0 AND events=CASE id",
+          " END WHERE events=CASE id"),
+         (EVENTS, " || row->now.event.position != 0", ""))),
+}
