@@ -5,6 +5,8 @@ export const SILENT_MS = 3000;
 const QUEUE_FULL = 0.8;
 const CALM_MS = 3000;
 const REFUND_LATE_S = 3600;
+const EVENTS_LATE_S = 10;
+const RECEIVER_LATE_S = 600;
 
 export const isSilent = (daemon) => daemon.age_ms > SILENT_MS;
 
@@ -72,12 +74,25 @@ function ofRefunds({ due, oldest_s: oldest } = {}) {
     ? [warning("refunds", `${waiting} to be paid back, the oldest for ${about(oldest)}`)] : [];
 }
 
+function ofEvents({ waiting_s: waiting, webhooks } = { webhooks: [] }) {
+  const found = waiting > EVENTS_LATE_S
+    ? [warning("events", `Events are published late: the oldest waits for ${about(waiting)}`)] : [];
+  for (const { name, state, reason, failing_s: failing } of webhooks) {
+    if (state === "disabled") {
+      found.push(bad(`webhook ${name}`, `Webhook ${name} is disabled: ${words(reason)}`));
+    } else if (state === "active" && failing > RECEIVER_LATE_S) {
+      found.push(warning(`webhook ${name}`, `Webhook ${name} fails for ${about(failing)}`));
+    }
+  }
+  return found;
+}
+
 const SERVERS = { redis: "Redis", ledger: "The ledger" };
 
 // The conditions of this state, the bad ones first. A key names one condition from tick to tick.
 export function conditionsOf(state) {
   const found = [...ofServers(state.daemons), ...state.daemons.flatMap(ofDaemon),
-    ...ofRefunds(state.refunds)];
+    ...ofRefunds(state.refunds), ...ofEvents(state.events)];
   if (state.error) {
     const server = SERVERS[state.error.server] ?? state.error.server;
     found.push(bad(`error ${state.error.server}`,

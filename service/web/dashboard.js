@@ -11,6 +11,7 @@ import { clock, plural, shortName } from "./format.js";
 import { History } from "./history.js";
 import { Journal } from "./journal.js";
 import { askToken, perform } from "./perform.js";
+import { Receivers } from "./receivers.js";
 import { Refunds } from "./refunds.js";
 import { Sales } from "./sales.js";
 import { themeButton } from "./theme.js";
@@ -27,6 +28,7 @@ const sales = new Sales((action, sale) => perform(action, sale.sku, context), no
 const daemons = new Daemons((name, length) => history.last(name, "accepted", length), now);
 const journal = new Journal(now, showToken);
 const refunds = new Refunds(now, showToken);
+const receivers = new Receivers();
 const context = { now, onDone: finish };
 let last = null; // the last state
 let doneTimer;
@@ -42,6 +44,7 @@ function receive(state) {
   sales.update(state);
   daemons.update(state);
   refunds.update(state.refunds);
+  receivers.update(state.events);
   judge();
 }
 

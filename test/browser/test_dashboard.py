@@ -223,6 +223,29 @@ def test_refund_that_waits_for_an_hour_is_an_alarm(chrome, stack, daemon):
     page.wait(text_has("#events", "No longer: 1 payment is to be paid back"))
 
 
+def test_events_and_receivers_are_shown_and_failures_are_alarms(chrome, stack, spawn):
+    daemon = spawn(stack, events_retention_h=24, webhook_networks="127.0.0.0/8", **STEADY)
+    daemon.reset("demo", 100, 4)
+    page = dashboard(chrome, daemon)
+    page.wait(text_has("#receivers", "There are no webhooks."))
+    url = f"http://127.0.0.1:{free_port()}/hook"  # nobody listens
+    assert daemon.admin("PUT", "/admin/webhooks/erp", {"url": url}).status == 201
+    assert daemon.order().status == 201
+    page.wait(text_has("#receivers-rows", "erp"))
+    page.wait(f"{number('#events-kept')} >= 2")
+    page.wait("document.querySelector('#receivers-rows td[data-state=warn]') !== null")
+    assert page.eval(WELL)
+    stack.ledger.run("UPDATE webhook SET failing_since=failing_since-INTERVAL 2 HOUR")
+    page.wait(text_has("#alarms", "Webhook erp fails for 2 h"))
+    stack.ledger.run("UPDATE webhook SET state='disabled',reason='failing'")
+    page.wait(text_has("#alarms", "Webhook erp is disabled: failing"))
+    assert page.eval("document.querySelector('#alarms').dataset.state") == "bad"
+    assert page.axe() == []
+    assert daemon.admin("DELETE", "/admin/webhooks/erp").status == 200
+    page.wait(WELL)
+    no_errors(page)
+
+
 # when things break
 
 def test_page_survives_a_restart_of_its_daemon(chrome, stack, spawn):
