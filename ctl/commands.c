@@ -5,6 +5,7 @@
 
 #include "ctl/commands/commands.h"
 #include "ctl/config.h"
+#include "ctl/events/events.h"
 #include "ctl/output/say.h"
 #include "ctl_completion.h"
 
@@ -56,6 +57,11 @@ static const struct command commands[] = {
      "lists what was paid, and what is to be paid back", payments_run},
     {"export", "", 0, 0, OPTION(SKU) | OPTION(STATUS) | OPTION(AFTER) | OPTION(OUTPUT), PODS_ITSELF,
      "writes all orders as CSV, or as lines of JSON", export_run},
+    {"events", "tail [SKU]", 1, 2, OPTION(AFTER) | OPTION(FROM_OLDEST), PODS_ITSELF,
+     "follows what happens to orders and sales, until Ctrl-C", events_run},
+    {"webhooks", "list|show|add|rotate|test|replay|pause|resume|remove [NAME [URL]]", 1, 3,
+     OPTION(TYPE) | OPTION(SKU) | OPTION(BATCH) | OPTION(CONCURRENCY) | OPTION(AFTER) | OPTION(YES),
+     PODS_ITSELF, "steers who is sent events", webhooks_run},
     {"reconcile", "SKU", 1, 1, 0, PODS_OF_SKU, "compares Redis with the ledger, and corrects it",
      reconcile_run},
     {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1,
@@ -72,7 +78,10 @@ static const struct command commands[] = {
     {"help", "[COMMAND]", 0, 1, 0, PODS_OFFLINE, "prints this text, or the help of a command",
      help_run},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+enum {
+    COMMAND_COUNT = sizeof commands / sizeof commands[0],
+    ARGUMENTS_SHOWN = 17, /* longer ones are only in the help of their command */
+};
 
 const struct command *commands_find(const char *name)
 {
@@ -116,20 +125,22 @@ static void print_all(FILE *out)
     fputs("usage: seckillctl COMMAND [ARGUMENT]... [OPTION]...\n\n"
           "Shows and steers the sales of seckilld over its HTTP interface.\n\n",
           out);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-12s %-18s %s\n", commands[i].name, commands[i].arguments,
-                commands[i].help);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const char *arguments = commands[i].arguments;
+        fprintf(out, "  %-12s %-18s %s\n", commands[i].name,
+                strlen(arguments) <= ARGUMENTS_SHOWN ? arguments : "...", commands[i].help);
+    }
     fputs("\nOptions of every command; \"seckillctl help COMMAND\" has its own:\n", out);
     print_options(OPTIONS_OF_ALL, out);
     fputs("\nLines \"name = value\" of ~/.config/seckillctl, or variables:\n", out);
     for (int i = 0; i < SETTING_COUNT; i++)
         fprintf(out, "  %-17s %-28s %s\n", setting_rows[i].name, setting_rows[i].variable,
                 setting_rows[i].help);
-    fputs(
-        "\nExit status: 0 done, 1 refused or a difference found, 64 usage, 65 bad input,\n"
-        "66 no such sale or order, 69 nothing was done, 73 and 74 a file cannot be written,\n"
-        "75 unknown whether it was done, 76 not this service, 77 wrong token, 78 configuration.\n",
-        out);
+    fputs("\nExit status: 0 done, 1 refused or a difference found, 64 usage, 65 bad input,\n"
+          "66 no such sale, order or webhook, 69 nothing was done, 73 and 74 a file cannot be\n"
+          "written, 75 unknown whether it was done, 76 not this service, 77 wrong token,\n"
+          "78 configuration.\n",
+          out);
 }
 
 static void print_one(const struct command *command, FILE *out)

@@ -32,6 +32,18 @@ static bool complain(int found, const char *word)
     return false;
 }
 
+static bool take_option(struct options *options, enum ctl_option option, const char *value)
+{
+    if (options->given_count == GIVEN_MAX) {
+        say("more than %d options", GIVEN_MAX);
+        return false;
+    }
+    options->values[option] = value ? value : option_rows[option].name;
+    options->given[options->given_count].option = option;
+    options->given[options->given_count++].value = options->values[option];
+    return true;
+}
+
 bool options_read(struct options *options_out, int argc, char **argv)
 {
     struct option longs[OPTION_COUNT + 1] = {{.name = NULL}};
@@ -47,7 +59,8 @@ bool options_read(struct options *options_out, int argc, char **argv)
         if (found == ':' || found == '?')
             return complain(found, argv[optind - 1]);
         int number = found == 'h' ? OPTION_HELP : found - FIRST_OPTION;
-        options_out->values[number] = optarg ? optarg : option_rows[number].name;
+        if (!take_option(options_out, (enum ctl_option)number, optarg))
+            return false;
     }
     for (; optind < argc; optind++) {
         if (options_out->argument_count == ARGUMENTS_MAX) {

@@ -15,11 +15,14 @@
     X(POD, "pod", "N", "ask this pod of those in `admin`, counted from 0")                         \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
     X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
-    X(AFTER, "after", "ORDER_ID", "begin behind this order")                                       \
+    X(AFTER, "after", "ID", "begin behind this order, or this event")                              \
+    X(BATCH, "batch", "N", "events of one request, at most (1)")                                   \
+    X(CONCURRENCY, "concurrency", "N", "requests to a receiver at a time, at most (4)")            \
     X(FRAMES, "count", "N", "end after so many frames")                                            \
     X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
     X(ENDS, "ends", "TIME", "when the sale ends; TIME or none")                                    \
     X(FOR, "for", "SECONDS", "how long: the level holds, or the daemon serves on")                 \
+    X(FROM_OLDEST, "from-oldest", NULL, "begin with the oldest event that is kept")                \
     X(GRACE, "grace", "SECONDS", "keep unpaid units so long after the time to pay, or none")       \
     X(HOLD_MAX, "hold-max", "SECONDS", "how long orders may be held by extensions, or none")       \
     X(IF_ROUND, "if-round", "ROUND", "only if this is the present round")                          \
@@ -38,12 +41,13 @@
     X(RESTOCK, "restock", NULL, "let its units be bought again")                                   \
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
-    X(SKU, "sku", "SKU", "only orders of this sku")                                                \
+    X(SKU, "sku", "SKU", "only orders, or events, of this sku")                                    \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATE, "state", "STATE", "only payments that are taken, refund_due or refunded")             \
     X(STATUS, "status", "STATUS", "only reserved, paid, cancelled, expired or refunded orders")    \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \
+    X(TYPE, "type", "TYPE", "only events of this type")                                            \
     X(UNDO, "undo", NULL, "let a daemon that is draining serve on")                                \
     X(WAIT, "wait", "SECONDS", "look again for so long while the sale moves (10)")                 \
     X(YES, "yes", NULL, "do not ask")
@@ -58,10 +62,16 @@ enum ctl_option { CTL_OPTIONS(CTL_OPTION_ID) OPTION_COUNT };
 #define OPTIONS_OF_ALL                                                                             \
     (OPTION(CONFIG) | OPTION(HELP) | OPTION(JSON) | OPTION(POD) | OPTION(TIMEOUT))
 
-enum { ARGUMENTS_MAX = 32 };
+enum { ARGUMENTS_MAX = 32, GIVEN_MAX = 128 };
 
 struct options {
-    const char *values[OPTION_COUNT];     /* NULL: not given; an option without a value: its name */
+    /* NULL: not given; an option without a value: its name; one that is given again: the last. */
+    const char *values[OPTION_COUNT];
+    struct {
+        enum ctl_option option;
+        const char *value;
+    } given[GIVEN_MAX]; /* all, in the order of the command line */
+    size_t given_count;
     const char *arguments[ARGUMENTS_MAX]; /* the command is the first */
     size_t argument_count;
 };

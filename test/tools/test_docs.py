@@ -1,8 +1,11 @@
 """The documentation: its commands and programs do what the pages say, on real daemons."""
 
+import contextlib
+import json
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import xml.etree.ElementTree
@@ -11,7 +14,8 @@ import pytest
 
 from harness.audit import audit_after_faults
 from harness.client import send
-from harness.daemon import TOKEN
+from harness.daemon import STEADY, TOKEN
+from harness.feed import published
 from harness.processes import ROOT, clean_environment, free_port, spawn, wait_until
 from docs_pages import Reader, blocks
 
@@ -23,7 +27,7 @@ PROGRAMS = {
     "javascript": (["node", EXAMPLES / "sale.mjs"], "node"),
     "java": (["java", EXAMPLES / "Sale.java"], "java"),
 }
-EXCERPTS = {"bash": "sale.sh", "python": "sale.py", "javascript": "sale.mjs", "java": "Sale.java"}
+EXCERPTS = {"bash": "*.sh", "python": "*.py", "javascript": "*.mjs", "java": "*.java"}
 # Blocks that no test runs, by their first lines: each with the reason, and who runs it instead.
 MAKE = ("make test is this very run, and CI runs make chaos; a person ran make run, and the other"
         " blocks of the page run beside its script, deploy/run")
@@ -83,11 +87,17 @@ def check(daemon, sku, buyers, out):
                                      f"pi-{sku}-1": (told[1], "refunded", "too_late")}
     for line in ("paid true", "cancelled true", "paid after the cancel false", "paid back 1",
                  f"order {told[0]} is paid", "buyer-0 has 1 order", f"sold {buyers - 1} as of",
-                 f"exported {buyers} orders", "round 2 waits for the operator"):
+                 f"exported {buyers} orders", "round 2 waits for the operator",
+                 f"expired {buyers - 2} orders"):
         assert line in out.lower(), out
     stock = daemon.stock(sku)
     assert (stock["round"], stock["available"], stock["paused"]) == (2, buyers, True)
     audit_after_faults(daemon, sku)
+
+
+@pytest.fixture
+def daemon(stack, spawn):
+    return spawn(stack, events_retention_h=1, **STEADY)
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -101,13 +111,13 @@ def test_example_gives_each_buyer_one_order_whatever_gets_lost(stack, spawn, pro
                                                                name):
     """Answers get lost of each kind of call, and the daemon dies in the middle of the sale."""
     buyers, sku = 12, "lamp"
-    daemon = spawn(stack, listen=f"127.0.0.1:{free_port()}")
+    daemon = spawn(stack, listen=f"127.0.0.1:{free_port()}", events_retention_h=1)
     proxy = proxies(daemon.address[1])
     # Each is in the last packet of its request, whether the client sends its body apart or not.
     lost = [proxy.once(pattern, after=lambda link: link.cut()) for pattern in (
         rb'"if_round": ?0', rb'"buyer-0@', rb'"buyer-3@', rb'"payment_ref": ?"pi-lamp-0"',
         rb"POST /order/\d+/cancel", rb'"payment_ref": ?"pi-lamp-1"', rb'"restock": ?false',
-        rb'"end_round": ?true')]
+        rb'"end_round": ?true', rb"GET /events")]
     died = threading.Event()
 
     def die(link):
@@ -135,6 +145,97 @@ def test_shop_that_dies_goes_on_where_it_was(daemon, proxies, tmp_path):
     check(daemon, "lamp", 6, finish(start("python", "lamp", 6, proxy.port, tmp_path)))
 
 
+def test_shop_that_has_missed_events_takes_the_lists(daemon, tmp_path):
+    """Its cursor is one that the feed does not know."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.sqlite")) as database:
+        with database:
+            database.execute("CREATE TABLE feed (one INTEGER PRIMARY KEY, cursor TEXT)")
+            database.execute("INSERT INTO feed VALUES (1, '99999')")
+    check(daemon, "lamp", 4, finish(start("python", "lamp", 4, daemon.address[1], tmp_path)))
+
+
+def test_stream_has_each_event_once_in_its_place(daemon):
+    """Two programs copy at a time, and one of them is killed again and again."""
+    daemon.reset("demo", 1000, 4)
+    env = {**clean_environment(), "EVENTS_URL": "http://%s:%d" % daemon.address,
+           "EVENTS_REDIS_URL": daemon.stack.redis_url}
+
+    def copy():
+        return spawn([EXAMPLES / "events_to_redis.py", "shop:events"], env=env)
+
+    def stream():
+        return [(entry_id.decode(), json.loads(event)) for entry_id, (_, event) in
+                daemon.stack.redis("XRANGE", "shop:events", "-", "+")]
+    steady, killed = copy(), copy()
+    try:
+        for turn in range(4):
+            for user in range(10):
+                assert daemon.order(user_id=f"u{turn}-{user}").status == 201
+            seen = len(stream())
+            wait_until(lambda: len(stream()) > seen, "further entries")
+            killed.kill()
+            killed.wait()
+            killed = copy()
+        published(daemon)
+        wait_until(lambda: stream() == [(f"{event['id']}-0", event) for event in
+                                        daemon.get("/events").json()["events"]], "all events")
+        steady.kill()
+        steady.wait()
+        order = daemon.order(user_id="last").json()["order_id"]
+        wait_until(lambda: order in {event["subject"] for _, event in stream()}, "the last event")
+    finally:
+        for child in (steady, killed):
+            child.kill()
+            child.wait()
+
+
+def start_receiver(port, directory):
+    return spawn([EXAMPLES / "receiver.py"], env={
+        **clean_environment(), "RECEIVER_LISTEN": f"127.0.0.1:{port}",
+        "RECEIVER_SECRET_FILE": str(directory / "secret"),
+        "RECEIVER_DATABASE": str(directory / "database")})
+
+
+def test_receiver_has_each_event_once(stack, spawn, tmp_path):
+    """Whatever comes twice, in batches, and with either secret of a rotation."""
+    daemon = spawn(stack, events_retention_h=1, webhook_networks="127.0.0.0/8", **STEADY)
+    port = free_port()
+
+    def put(**more):
+        body = {"url": f"http://127.0.0.1:{port}/", "batch": 3, **more}
+        return daemon.admin("PUT", "/admin/webhooks/w", body).json()["secret"]
+
+    def has_all():
+        published(daemon)
+        with contextlib.closing(sqlite3.connect(tmp_path / "database")) as database:
+            found = [json.loads(row[0]) for row in database.execute(
+                "SELECT event FROM event WHERE event LIKE '%order.accepted%'")]
+        sent = [event for event in daemon.get("/events").json()["events"]
+                if event["type"] == "order.accepted"]
+        return sorted(found, key=lambda event: int(event["id"])) == sent
+
+    daemon.reset("demo", 100, 4)
+    (tmp_path / "secret").write_text(put() + "\n")
+    child = start_receiver(port, tmp_path)
+    try:
+        wait_until(lambda: daemon.admin("POST", "/admin/webhooks/w/test").json()["result"] == "ok",
+                   "the receiver")
+        for user in range(10):
+            assert daemon.order(user_id=f"u{user}").status == 201
+        wait_until(has_all, "all events")
+        assert put(rotate_secret=True)
+        daemon.admin("POST", "/admin/webhooks/w/replay", {"after": "0"})
+        wait_until(lambda: daemon.admin("GET", "/admin/webhooks/w").json()["lag"] == 0,
+                   "all of them again")
+        assert has_all()
+        forged = send(("127.0.0.1", port), "POST", "/", {"id": "1"}, {
+            "webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,AAAA"})
+        assert forged.status == send(("127.0.0.1", port), "POST", "/", {}).status == 401
+    finally:
+        child.kill()
+        child.wait()
+
+
 def pages():
     return sorted(str(path.relative_to(ROOT)) for path in
                   [*ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")])
@@ -143,9 +244,9 @@ def pages():
 def test_programs_in_the_page_are_those_of_the_examples():
     shown = [block for block in blocks("docs/integration.md") if block.language in EXCERPTS]
     for block in shown:
-        file = EXAMPLES / EXCERPTS[block.language]
-        assert block.text in file.read_text(encoding="utf-8"), \
-            f"line {block.line}: not an excerpt of {file.name}"
+        assert any(block.text in file.read_text(encoding="utf-8")
+                   for file in EXAMPLES.glob(EXCERPTS[block.language])), \
+            f"line {block.line}: not an excerpt of an example"
     assert {block.language for block in shown} == set(EXCERPTS)
 
 

@@ -6,7 +6,6 @@ import fcntl
 import io
 import json
 import os
-import pty
 import re
 import shlex
 import shutil
@@ -18,76 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from control import (CANTCREAT, CONFIG, CONTROL, DATAERR, IOERR, NOINPUT, NOPERM, PROTOCOL, REFUSED,
+                     SECONDS_MAX, TEMPFAIL, UNAVAILABLE, USAGE, Control, OtherStatus, impostor)
 from harness.daemon import STEADY, TOKEN
-from harness.processes import BUILD, ROOT, clean_environment, free_port, wait_until
+from harness.processes import ROOT, free_port, wait_until
 from harness.proxy import Link
 
-CONTROL = BUILD / "seckillctl"
 MANUAL = ROOT / "ctl" / "seckillctl.1"
-REFUSED, USAGE, DATAERR, NOINPUT, UNAVAILABLE = 1, 64, 65, 66, 69
-CANTCREAT, IOERR, TEMPFAIL, PROTOCOL, NOPERM, CONFIG = 73, 74, 75, 76, 77, 78
-SECONDS_MAX = 60
-
-
-class OtherStatus(AssertionError):
-    """The program has ended with another exit status than expected."""
-
-
-class Control:
-    """Runs the program with a home of its own."""
-
-    def __init__(self, home):
-        self.home = home
-        self.env = {**{name: value for name, value in clean_environment().items()
-                       if not name.startswith(("SECKILLCTL_", "XDG_"))},
-                    "HOME": str(home), "LC_ALL": "C.UTF-8"}
-
-    def aim(self, *daemons, token=TOKEN):
-        self.env["SECKILLCTL_ADMIN"] = " ".join("%s:%d" % daemon.address for daemon in daemons)
-        self.env["SECKILLCTL_ADMIN_TOKEN"] = token
-
-    def __call__(self, line, status=0, stdout=subprocess.PIPE):
-        done = subprocess.run([CONTROL, *shlex.split(line)], env=self.env, cwd=self.home,
-                              stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                              timeout=SECONDS_MAX)
-        done.stderr = done.stderr.decode()
-        assert "Sanitizer" not in done.stderr and TOKEN not in done.stderr, done
-        if done.returncode != status:
-            raise OtherStatus(done)
-        if stdout == subprocess.PIPE:
-            done.stdout = done.stdout.decode()
-            assert TOKEN not in done.stdout, done
-        return done
-
-    def json(self, line, status=0):
-        return json.loads(self(line + " --json", status).stdout)
-
-    def rows(self, line, status=0):
-        """The first table, as dicts: no cell of ours holds two blanks."""
-        lines = self(line, status).stdout.split("\n\n")[0].splitlines()
-        head, *rows = [re.split(r" {2,}", row.strip()) for row in lines]
-        return [dict(zip(head, row)) for row in rows]
-
-    def type(self, line, *answers):
-        """Runs seckillctl on a terminal, where the operator types answers to its questions."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.chdir(self.home)
-            os.execve(CONTROL, [CONTROL, *shlex.split(line)], {**self.env, "TERM": "xterm"})
-        shown, answers = b"", list(answers)
-        while True:
-            try:
-                piece = os.read(terminal, 65536)
-            except OSError:  # it has ended
-                break
-            if not piece:
-                break
-            shown += piece
-            if answers and answers[0][0] in shown.decode(errors="replace"):
-                os.write(terminal, answers.pop(0)[1].encode())
-        os.close(terminal)
-        _, status = os.waitpid(pid, 0)
-        return os.waitstatus_to_exitcode(status), shown.decode()
 
 
 @pytest.fixture
@@ -342,44 +278,6 @@ def test_what_is_no_service_is_called_so(ctl):
         assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
 
 
-def read_call(client):
-    """The head of a call; its body is read, too, so that the end of the connection is no reset."""
-    head, body = b"", b""
-    while b"\r\n\r\n" not in head:
-        head += client.recv(65536)
-    head, body = head.split(b"\r\n\r\n", 1)
-    length = re.search(rb"Content-Length: (\d+)", head)
-    while length and len(body) < int(length[1]):
-        body += client.recv(65536)
-    return head.decode()
-
-
-@contextlib.contextmanager
-def impostor(ctl, answer):
-    """A server that gives every call `answer(its head)`: the body of a 200 that says it is JSON, or
-    another status and its body, or None: then it hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        def serve():
-            with contextlib.suppress(OSError):
-                while True:
-                    client, _ = server.accept()
-                    with client:
-                        told = answer(read_call(client))
-                        status, body = told if isinstance(told, tuple) else (200, told)
-                        if body is not None:
-                            client.sendall(b"HTTP/1.1 %d Said\r\nConnection: close\r\n"
-                                           b"Content-Length: %d\r\n\r\n"
-                                           % (status, len(body)) + body)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
-        try:
-            yield
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
 ORDER = {"order_id": "7", "sku": "s", "user_id": "u", "qty": 1, "segment": 0, "status": "paid",
          "created_at": "2026-11-20T21:30:00.123Z", "round": 1}
 
@@ -423,6 +321,74 @@ def test_payments_come_page_by_page(ctl):
         assert "not of the form" in ctl("payments", PROTOCOL).stderr
     for line in ["payments a/b", "payments --order x", "payments --state a&b", "payments a b"]:
         ctl(line, USAGE)
+
+
+@contextlib.contextmanager
+def tail(ctl, line):
+    """Follows events; gives a function that waits for the next line."""
+    with subprocess.Popen([CONTROL, "events", "tail", *shlex.split(line)], env=ctl.env,
+                          cwd=ctl.home, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS_MAX)
+    assert process.returncode == -signal.SIGINT
+
+
+def test_events_are_followed(ctl, stack, spawn):
+    daemon = spawn(stack, shop_token="shop-secret", events_retention_h=1, **STEADY)
+    ctl.aim(daemon)
+    ctl("events tail", NOPERM)
+    ctl.env["SECKILLCTL_SHOP_TOKEN"] = "shop-secret"
+    daemon.reset("other", 10, 2)
+    daemon.reset("lamp", 10, 2)
+    order = daemon.order("lamp", user_id="ada", qty=2).json()["order_id"]
+    shop = {"Authorization": "Bearer shop-secret"}
+    for ref in "pi_1", "pi_2":
+        daemon.request("POST", f"/order/{order}/pay", {"payment_ref": ref}, shop)
+    daemon.change("lamp", paused=True)
+    with tail(ctl, "lamp --from-oldest --json") as read:
+        seen = []
+        while not seen or not seen[-1]["data"].get("paused"):
+            seen.append(json.loads(read()))
+    assert {event["sku"] for event in seen} == {"lamp"}
+    with tail(ctl, "lamp --after 0") as read:
+        lines = [read().split() for _ in seen]
+    assert [line[:3] for line in lines] == [
+        [event["time"], event["type"], event["subject"]] for event in seen]
+    of_order = {line[1]: line[3:] for line in lines if line[2] == order}
+    assert of_order == {"order.accepted": ["v1", "ada", "2", "lamp"],
+                        "order.paid": ["v2", "ada", "2", "lamp", "pi_1"],
+                        "payment.refund_due": ["-", "ada", "2", "lamp", "pi_2"]}
+    assert " ".join(lines[-1][3:]) == "round 1: 8 of 10 left, paused"
+    with tail(ctl, f"--after {seen[-1]['id']}") as read:
+        assert daemon.admin("DELETE", "/admin/sale/other").status == 200
+        while (line := read().split()[1:]) != ["sale.changed", "other", "retired"]:
+            assert line[:2] == ["sale.changed", "other"]
+
+
+def test_events_that_cannot_be_followed_say_why(ctl, aimed):
+    assert "events_off" in aimed("events tail", REFUSED).stderr
+    for line in ["events tail a/b", "events", "events head", "events tail --after x",
+                 "events tail --after 1 --from-oldest", "events tail a b"]:
+        ctl(line, USAGE)
+    asked = []
+
+    def answer(head):
+        asked.append(head.split()[1])
+        if len(asked) == 1:
+            return json.dumps({"events": [{"type": "order.new", "subject": "7\x1b[2J"}],
+                               "next": "1"}).encode()
+        return 410, b'{"code": "cursor_expired", "detail": "gone"}'
+    with impostor(ctl, answer):
+        done = ctl("events tail --timeout 4", DATAERR)
+    assert "gone" in done.stderr and "7?[2J" in done.stdout
+    path = "/events?limit=1000&wait_s=2&after="
+    assert asked == [path + "end", path + "1"]
+    for body in b"{}", b'{"events": []}', b'{"events": [1], "next": "1"}':
+        with impostor(ctl, lambda head, body=body: body):
+            assert "not of the form" in ctl("events tail", PROTOCOL).stderr
 
 
 def test_refund_and_extension_are_calls_of_the_shop(ctl):
@@ -1014,6 +980,9 @@ def test_completion_knows_every_command_and_option(ctl, tmp_path):
         options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
         assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
     assert complete(script, "token", "r") == ["rotate"]
+    assert complete(script, "events", "t") == ["tail"]
+    assert complete(script, "webhooks", "re") == ["replay", "resume", "remove"]
+    assert complete(script, "webhooks", "add", "--type", "sale.s") == ["sale.sold_out"]
     assert complete(script, "export", "--status", "r") == ["reserved", "refunded"]
     assert complete(script, "payments", "--state", "r") == ["refund_due", "refunded"]
     assert complete(script, "reset", "--late-payment", "") == ["retake", "refund"]
@@ -1038,8 +1007,12 @@ def test_completion_of_zsh_knows_every_command_and_option(ctl, tmp_path):
     assert [line.split(":")[0] for line in describe("")] == commands(ctl)
     for name in commands(ctl):
         options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
-        assert {line.split("[")[0] for line in describe(name, "") if line[0] == "-"} == set(options)
+        words = [line.lstrip("*") for line in describe(name, "")]
+        assert {word.split("[")[0] for word in words if word[0] == "-"} == set(options)
     assert "1:what:(rotate prune)" in describe("token", "")
+    assert "1:what:(tail)" in describe("events", "")
+    assert "1:what:(list show add rotate test replay pause resume remove)" in \
+        describe("webhooks", "")
     assert "2:what:(retake refund)" in describe("late-payment", "")
     assert "--output[write to this file]:file:_files" in describe("export", "")
     assert "--json[print JSON for scripts]" in describe("stock", "")
