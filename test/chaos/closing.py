@@ -8,6 +8,7 @@ from chaos.accounts import Accounts
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
 from chaos.crowd import SKU
+from chaos.feed import History, sum_of
 from chaos.faults.operator import OPEN, SHAPES, reset_body
 from chaos.record import ACCEPTED, UNKNOWN
 from harness.processes import HarnessError, wait_until
@@ -25,9 +26,11 @@ RESERVED_FOR_LONG = """SELECT COUNT(*) FROM orders o LEFT JOIN sale s USING (sku
 class Closing:
     """Each step returns nothing and notes violations under its title."""
 
-    def __init__(self, cluster, record, crowd):
-        """crowd: the (order_id, qty) that were accepted beside those of the record."""
+    def __init__(self, cluster, record, crowd, reader, receivers):
+        """crowd: the (order_id, qty) that were accepted beside those of the record; reader: of the
+        feed, which has ended; receivers: of webhooks, which go on."""
         self.cluster, self.record, self.crowd, self.results = cluster, record, crowd, {}
+        self.reader, self.receivers, self.events = reader, receivers, []
         self.client = Client(cluster, record, "closing")
         self.accounts = Accounts(self)
 
@@ -45,7 +48,10 @@ class Closing:
                             ("payments are listed and audited as the ledger has them",
                              self.accounts.compare_lists),
                             ("no payment is counted twice", self.accounts.compare_counts),
-                            ("orders, units sold and what Redis says agree", self.audit_strictly)):
+                            ("orders, units sold and what Redis says agree", self.audit_strictly),
+                            ("the feed of events has what the ledger has", self.compare_feed),
+                            ("every receiver of webhooks but the dead one has all events",
+                             self.compare_receivers)):
             self.title, self.results[title] = title, []
             try:
                 step()
@@ -150,6 +156,26 @@ class Closing:
             if one and one.answer != "409 sold_out":
                 self.fail(f"{sku} is sold to the last unit, an order is answered {one.answer}",
                           [one])
+
+    def compare_feed(self):
+        """Whatever a reader was told meanwhile, the feed still says, and nothing was left out."""
+        ledger, history = self.cluster.ledger, History()
+        wait_until(lambda: not ledger.number("SELECT COUNT(*) FROM event_batch WHERE position = 0"),
+                   "the publishing of all events", SETTLE_SECONDS)
+        for number, event in enumerate(self.reader.replay(), 1):
+            history.take(number, event)
+            self.events.append((event["sku"], sum_of(event)))
+            if self.reader.sums[number - 1:number] not in ([], [sum_of(event)]):
+                self.fail(f"a reader was told another event {number} than {event}")
+        if len(self.events) < len(self.reader.sums):
+            self.fail(f"a reader was told {len(self.reader.sums)} events, the feed has "
+                      f"{len(self.events)}")
+        for text in (*self.reader.faults, *history.compare(ledger)):
+            self.fail(text)
+
+    def compare_receivers(self):
+        for text in self.receivers.catch_up(self.events):
+            self.fail(text)
 
     def audit_strictly(self):
         for sku in (*SHAPES, SKU):

@@ -18,7 +18,8 @@ BEHIND_PROXIES = 2  # the first daemons; the last one asks the servers without a
 # The defaults of the service but for mysql_timeout_ms: a ledger that is deaf for a moment must not
 # cost 5 s when 5 s are the bound.
 OPTIONS = {"lease_ms": 3000, "deadline_ms": 2000, "redis_timeout_ms": 500,
-           "mysql_timeout_ms": 2000}
+           "mysql_timeout_ms": 2000, "events_retention_h": 24,
+           "webhook_networks": "127.0.0.0/8"}
 # A server whose files may not grow is to see an error, not a signal.
 NO_SIGNAL = ["env", "--ignore-signal=XFSZ"]
 

@@ -5,6 +5,7 @@ import pytest
 from chaos import money  # noqa: F401  it registers checks
 from chaos.books import Books, Payment, Row
 from chaos.checks import CHECKS, run_checks
+from chaos.feed import History, Reader
 from chaos.record import Call, Change, Listing, Page, Record, Try
 
 
@@ -409,3 +410,69 @@ def test_every_check_can_fail():
         "a sale has the units of its reset and its restocks",
         "a change that was only refused did not happen"}
     assert named == set(CHECKS)
+
+
+# ---- the feed of events ----
+
+class Tables:
+    """A ledger with these rows of orders and of payments that are due."""
+
+    def __init__(self, orders, due=()):
+        self.orders, self.due = orders, due
+
+    def run(self, sql):
+        return self.orders if "FROM orders" in sql else self.due
+
+
+def event(number, kind, version=None, subject="1", qty=2, **data):
+    members = {"version": version} if version else {}
+    return {"id": str(number), "type": kind, "subject": subject, **members,
+            "data": {"qty": qty, **data}}
+
+
+def differences(events, orders, due=()):
+    history = History()
+    for number, one in enumerate(events, 1):
+        history.take(number, one)
+    return list(history.compare(Tables(orders, due)))
+
+
+TWO_EVENTS = [event(1, "order.accepted", 1), event(2, "order.paid", 2)]
+PAID_ROWS = [("1", "2", "paid", "2")]
+
+
+def test_feed_that_is_as_the_ledger_is_accepted():
+    sale = event(3, "sale.sold_out", subject="steady")
+    owed = event(4, "payment.refund_due", payment_ref="b")
+    assert not differences([*TWO_EVENTS, sale, owed], PAID_ROWS, [("1", "b")])
+
+
+@pytest.mark.parametrize("events, orders, due", [
+    (TWO_EVENTS[:1], PAID_ROWS, ()),
+    (TWO_EVENTS, [("1", "3", "paid", "2")], ()),
+    (TWO_EVENTS, [("1", "2", "cancelled", "2")], ()),
+    (TWO_EVENTS, [("1", "2", "paid", "1")], ()),
+    (TWO_EVENTS, [], ()),
+    ([], PAID_ROWS, ()),
+    ([TWO_EVENTS[0], event(3, "order.paid", 2)], PAID_ROWS, ()),
+    ([event(1, "order.paid", 2)], PAID_ROWS, ()),
+    ([*TWO_EVENTS, event(3, "order.paid", 2)], PAID_ROWS, ()),
+    ([event(1, "order.paid", 1), event(2, "order.paid", 2)], PAID_ROWS, ()),
+    (TWO_EVENTS, PAID_ROWS, [("1", "b")]),
+    ([*TWO_EVENTS, event(3, "payment.refund_due", payment_ref="b")], PAID_ROWS, ()),
+    ([*TWO_EVENTS, *[event(number, "payment.refund_due", payment_ref="b") for number in (3, 4)]],
+     PAID_ROWS, [("1", "b")])],
+    ids=["event lost", "version lost", "another status", "another quantity", "order not in ledger",
+         "order not in feed", "gap", "begins late", "twice", "not accepted first",
+         "due payment lost", "payment not due", "due twice"])
+def test_feed_that_differs_from_the_ledger_is_noticed(events, orders, due):
+    assert differences(events, orders, due)
+
+
+def test_reader_notices_a_position_that_it_was_told_out_of_turn():
+    reader = Reader(None, Record(), 1)
+    reader.take([event(1, "order.accepted", 1)], 1)
+    assert not reader.faults
+    reader.take([event(3, "order.paid", 2)], 3)
+    reader.take([], 4)
+    assert len(reader.faults) == 2

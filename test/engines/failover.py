@@ -4,6 +4,7 @@ import time
 
 from harness.audit import audit_after_faults, sell_out_after_faults
 from harness.daemon import HASTY
+from harness.feed import Feed, Follower, assert_feed_is_the_ledger, published
 from harness.processes import wait_until
 
 ANSWERS = {"201", "503 unavailable", "503 outcome_unknown", "503 overloaded", "503 no_order_id"}
@@ -17,8 +18,10 @@ class Selling:
     def __init__(self, engine, stack, spawn, load, units=10_000_000):
         self.engine = engine
         self.stack = engine.stack(stack.redis_url)
-        self.pair = [spawn(self.stack, mysql_url=engine.url, **HASTY) for _ in range(2)]
+        self.pair = [spawn(self.stack, mysql_url=engine.url, events_retention_h=24, **HASTY)
+                     for _ in range(2)]
         self.pair[0].reset("demo", units, 20)
+        self.follower = Follower(self.pair)
         self.loads = [load(daemon, connections=8, seconds=60, stop_after=10**9)
                       for daemon in self.pair]
         self.wait_accepted()
@@ -34,14 +37,16 @@ class Selling:
     def through(self, fault):
         """Makes the fault in mid-load, and waits until orders are accepted again."""
         began = time.monotonic()
-        fault()
-        took = time.monotonic()
-        self.wait_accepted()
+        with self.follower:
+            fault()
+            took = time.monotonic()
+            self.wait_accepted()
         print(f"served again {time.monotonic() - began:.2f} s after the fault, "
               f"{time.monotonic() - took:.2f} s after a server took writes")
 
     def finish(self):
-        """The audit by the present primary; every order that was answered 201 is looked up."""
+        """The audit by the present primary; every order that was answered 201 is looked up. The
+        feed has what the ledger has, and still says what a reader was told."""
         accepted = [order for one in self.loads for order in one.stop().accepted]
         answers = [set(one.answers) for one in self.loads]
         assert all(one <= ANSWERS for one in answers), answers
@@ -53,6 +58,16 @@ class Selling:
         missing = [order_id for order_id, _ in accepted if order_id not in there]
         assert accepted and not missing, missing[:5]
         print(f"{len(accepted)} orders were accepted; all are there")
+        self.compare_feed(after.ledger)
+
+    def compare_feed(self, ledger):
+        published(self.pair[0])
+        feed = Feed(self.pair[0])
+        feed.read_all()
+        assert_feed_is_the_ledger(feed, ledger)
+        told = self.follower.events
+        assert not self.follower.error and told == feed.events[:len(told)]
+        print(f"a reader was told {len(told)} of {len(feed.events)} events")
 
 
 def sells_out(daemon, units, accepted=()):
