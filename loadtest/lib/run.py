@@ -164,8 +164,10 @@ class Run:
             self.shop.progress.say("placing orders")
             self.pool.fill(seconds if self.settings["call"] in STATE_OF else 0)
             self.pool.write(self.ids_prefix(), threads)
-        with self.others(seconds) as others:
+        with self.others(seconds) as others, self.readers(seconds) as readers:
             run = self.measure(argv, until)
+        if readers:
+            run["events_per_s"] = readers[0]["events"] / readers[0]["duration_s"]
         if others:
             run["beside"] = others[0]
             self.seen += others[0]["accepted_seen"]
@@ -190,6 +192,17 @@ class Run:
         argv = self.pace_argv(rate, seconds, BESIDE_CONNECTIONS, self.fleet.door)
         env = {"ORDER_SKUS": self.skus[0], "ORDER_RECORD": str(self.record)}
         with generators.beside(argv, env) as found:
+            yield found
+
+    @contextlib.contextmanager
+    def readers(self, seconds):
+        """Readers follow the feed of events meanwhile; yields as others()."""
+        count = self.settings["readers"]
+        if not count:
+            yield []
+            return
+        argv = generators.wrk_argv(self.fleet.door.url(), count, count, seconds, "events")
+        with generators.beside(argv, {"CALL_TOKEN": self.fleet.token}) as found:
             yield found
 
     def pace_argv(self, rate, seconds, connections, server):

@@ -38,6 +38,7 @@ DEFAULTS = {
     "expiring": 100_000,       # orders that expire in a run
     "idle_connections": 5000,
     "beside_per_s": 0,         # orders that others place meanwhile, at a constant rate
+    "readers": 0,              # that follow the feed of events meanwhile
     "order.keys": False,       # whether orders carry an idempotency key of their own
     "order.users": "10000000",  # how many place orders; "distinct": one for each order
     "sale.total": "ample",     # units, or more than can be sold
