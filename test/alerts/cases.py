@@ -332,18 +332,55 @@ def refusals(scene):
     return touch
 
 
+def seize(scene, lock):
+    keys = [key.decode() for key in scene.stack.redis("KEYS", f"*{lock}*")]
+    locks = [key for key in keys if re.search(f"lock|{lock}}}?$", key)]
+    assert locks, keys
+    for key in locks:
+        scene.stack.redis("SET", key, "another")
+
+
 @case("SeckillExpiryStandsStill")
 def expiry_stands_still(scene):
     """Somebody holds the lock that elects the expiry worker, and never lets go."""
     scene.daemon(lease_ms=1000)
+    return lambda: seize(scene, "expirer")
 
-    def seize():
-        keys = [key.decode() for key in scene.stack.redis("KEYS", "*expirer*")]
-        locks = [key for key in keys if re.search("lock|expirer}?$", key)]
-        assert locks, keys
-        for key in locks:
-            scene.stack.redis("SET", key, "another")
-    return seize
+
+@case("SeckillEventsUnpublished")
+def events_unpublished(scene):
+    """Somebody holds the lock that elects the publisher, and never lets go."""
+    daemon = scene.daemon(lease_ms=1000, events_retention_h=1)
+    wait_until(lambda: daemon.metric("seckill_publisher_elected"), "an election")
+    return lambda: seize(scene, "publisher")
+
+
+@case("SeckillEventsLate")
+def events_late(scene):
+    """Whenever the publisher looks, an event has waited for a minute."""
+    daemon = scene.daemon(events_retention_h=1)
+    wait_until(lambda: daemon.metric("seckill_publisher_elected"), "an election")
+    return lambda: scene.repeat(lambda: scene.stack.ledger.run(
+        "INSERT INTO event_batch(written_at,body,events)"
+        "VALUES(UTC_TIMESTAMP(3)-INTERVAL 1 MINUTE,'= demo 1 0\\na 77 1 u',1)"), pause=0.02)
+
+
+def webhook(scene, change):
+    """Makes a webhook that nobody receives; gives the function that changes its row."""
+    daemon = scene.daemon(events_retention_h=1, webhook_networks="127.0.0.0/8")
+    made = daemon.admin("PUT", "/admin/webhooks/erp", {"url": f"http://127.0.0.1:{free_port()}/"})
+    assert made.status == 201, made
+    return lambda: scene.stack.ledger.run(f"UPDATE webhook SET generation=generation+1,{change}")
+
+
+@case("SeckillWebhookFailing")
+def webhook_failing(scene):
+    return webhook(scene, "failures=1,failing_since=UTC_TIMESTAMP(3)-INTERVAL 11 MINUTE")
+
+
+@case("SeckillWebhookDisabled")
+def webhook_disabled(scene):
+    return webhook(scene, "state='disabled',reason='gone'")
 
 
 def pay_too_late(daemon, number):

@@ -39,7 +39,7 @@ def test_alert_fires_when_it_is_broken(scene, tmp_path, alert):
 def test_nothing_fires_while_a_sale_goes_well(stack, spawn, load, tmp_path):
     """But for a moment: a machine with other work may stand still for longer than a rule's short
     time."""
-    daemons = [spawn(stack, lease_ms=10_000) for _ in range(2)]
+    daemons = [spawn(stack, lease_ms=10_000, events_retention_h=1) for _ in range(2)]
     daemons[0].reset("demo", 100_000, 20)
     with Prometheus(tmp_path, *daemons) as prometheus:
         prometheus.wait_evaluated()
@@ -97,7 +97,7 @@ def test_promtool_agrees(words):
 # the dashboard
 
 BOARD = json.loads((ROOT / "deploy" / "grafana" / "seckill.json").read_text())
-ROWS = ["Sale", "Orders", "Latency", "Stages", "Servers", "Process"]
+ROWS = ["Sale", "Orders", "Latency", "Stages", "Servers", "Events", "Process"]
 
 
 def test_dashboard_is_one_that_grafana_reads():
@@ -120,13 +120,16 @@ def test_dashboard_is_one_that_grafana_reads():
 
 
 def test_dashboard_shows_metrics_that_there_are(stack, spawn, tmp_path):
-    daemon = spawn(stack, lease_ms=10_000)
+    daemon = spawn(stack, lease_ms=10_000, events_retention_h=1)
     daemon.reset("demo", 100, 2, ends_at="2999-01-01T00:00:00Z")
+    daemon.admin("PUT", "/admin/webhooks/erp", {"url": "https://localhost.invalid/"})
     expressions = {target["expr"] for panel in BOARD["panels"]
                    for target in panel.get("targets", [])}
     expressions |= {re.search(r"\((.*), \w+\)", one["definition"])[1]
                     for one in BOARD["templating"]["list"] if "definition" in one}
     wait_until(lambda: daemon.metric('seckill_sale_units{sku="demo"}') == 100, "the sale's figures")
+    wait_until(lambda: "seckill_webhook_lag_events{" in daemon.get("/metrics").body.decode(),
+               "the webhook's figures")
     named = {re.sub(r"_(bucket|sum|count)$", "", name)
              for name in re.findall(r"\b(?:seckill|process)_\w+", " ".join(expressions))}
     typed = set(re.findall(r"^# TYPE (\w+)", daemon.get("/metrics").body.decode(), re.M))

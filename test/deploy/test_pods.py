@@ -59,7 +59,8 @@ def pods(template, spawn, tmp_path):
         stacks = [running.enter_context(PrivateStack()) for _ in SKUS]
         daemons = [spawn(stack, pod=pod, listen=f"127.0.0.1:{free_port()}",
                          admin_listen=f"127.0.0.1:{free_port()}",
-                         env={"SECKILL_ADMIN_TOKEN": TOKEN}, **PodProxy.OPTIONS)
+                         env={"SECKILL_ADMIN_TOKEN": TOKEN}, events_retention_h=1,
+                         **PodProxy.OPTIONS)
                    for pod, stack in enumerate(stacks)]
         for daemon in daemons:
             daemon.token = TOKEN
@@ -95,10 +96,13 @@ def test_each_call_reaches_its_pod(pods):
                               ("/payments", {"Seckill-Pod": str(pod)})):
             listed = pods.ask("GET", path, **headers).json()["payments"]
             assert [row["order_id"] for row in listed] == [order]
+        feed = wait_until(lambda pod=pod: pods.ask("GET", "/events", **{"Seckill-Pod": str(pod)})
+                          .json()["events"], "events")
+        assert {event["sku"] for event in feed} == {sku}
         assert pods.daemons[1 - pod].get(f"/order/{order}").status == 404
         refund = {**payment, "restock": True}
         assert pods.ask("POST", f"/order/{order}/refund", refund).status == 200
-    for path in ("/user/u1/orders", "/payments"):
+    for path in ("/user/u1/orders", "/payments", "/events"):
         assert_problem(pods.ask("GET", path), 400, "invalid_request")
     for sku in ("unknown", "zero%20one"):
         assert pods.ask("GET", f"/stock/{sku}").status in (400, 404)

@@ -56,7 +56,8 @@ def test_configuration_passes_the_own_check_of_its_program(kind, tmp_path):
 
 
 OTHERS = (
-    "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
+    "/admin/stock/demo", "/admin/webhooks",
+    "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
     "/metrics", "/%6detrics", "/readyz", "/servingz", "/dashboard", "/dashboard/live", "/",
     "/stock/",
     "/stock/../admin/sales", "/stock/x/../../metrics", "/order/abc", "/order/1/return",
@@ -91,11 +92,28 @@ def test_calls_of_buyers_and_shop_come_through(behind):
         assert send(proxy.front, method, path, body).status == 200, path
     assert_problem(send(proxy.front, "GET", "/stock/other"), 404, "unknown_sku")
     for method, path in (("GET", "/order"), ("DELETE", "/stock/demo"), ("PUT", f"/order/{order}"),
-                         ("GET", f"/order/{order}/pay"), ("POST", "/payments")):
+                         ("GET", f"/order/{order}/pay"), ("POST", "/payments"),
+                         ("POST", "/events")):
         assert send(proxy.front, method, path).status == 405, (method, path)
     wait_until(lambda: daemons[0].stock()["sold"] == 2, "both orders")
     assert send(proxy.front, "POST", f"/order/{order}/refund",
                 {**payment, "restock": True}).json()["status"] == "refunded"
+
+
+def test_reader_of_the_feed_waits_behind_the_proxy(behind):
+    """As long as the service lets it, and no longer than to the next event."""
+    proxy, daemons = behind(events_retention_h=1)
+    wait_until(lambda: send(proxy.front, "GET", "/events").json()["events"], "the sale's event")
+    last = send(proxy.front, "GET", "/events?limit=1000").json()["next"]
+    path = f"/events?after={last}&wait_s=30"
+    assert send(proxy.front, "GET", path, timeout=60).json() == {"events": [], "next": last}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(send, proxy.front, "GET", path, timeout=60)
+        wait_until(lambda: daemons[0].metric('seckill_call_queue_depth{call="events"}') == 1,
+                   "the wait")
+        order = send(proxy.front, "POST", "/order", {"sku": "demo", "user_id": "u", "qty": 1})
+        event, = waiting.result().json()["events"]
+    assert event["subject"] == order.json()["order_id"]
 
 
 def test_names_that_look_like_other_calls_come_through(behind):
