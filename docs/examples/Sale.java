@@ -11,7 +11,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -22,9 +24,9 @@ import java.util.regex.Pattern;
  * <p>usage: java Sale.java SKU BUYERS
  *
  * <p>It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
- * second, pays back the second one's money, which comes too late, shows the lists, and begins the
- * next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
- * sale.py.
+ * second, pays back the second one's money, which comes too late, shows the lists, begins the next
+ * round, and hears from the feed of events which orders have expired by that. SALE_URL,
+ * SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
  */
 class Sale {
     static final String URL = variable("SALE_URL", "http://127.0.0.1:8080");
@@ -176,6 +178,23 @@ class Sale {
                 + "\"end_round\":true}", sku, total, round), "end-" + sku + "-" + round);
     }
 
+    /** Follows the feed until none of the orders is reserved; how many have expired. A shop commits
+     * the cursor, next, together with what the events change, as sale.py does. */
+    static int waitForExpiries(List<String> orders) throws Exception {
+        List<String> ends = List.of("order.paid", "order.cancelled", "order.expired");
+        Set<String> reserved = new HashSet<>(orders);
+        int expired = 0;
+        for (String after = ""; !reserved.isEmpty(); ) {
+            String page = call("GET", URL + "/events?wait_s=2" + after, null, null, SHOP);
+            List<String> types = fields(page, "type"), subjects = fields(page, "subject");
+            for (int i = 0; i < types.size(); i++)
+                if (ends.contains(types.get(i)) && reserved.remove(subjects.get(i))
+                        && types.get(i).equals("order.expired")) expired++;
+            after = "&after=" + field(page, "next");
+        }
+        return expired;
+    }
+
     static String buyer(int i) {
         return "buyer-" + i + "@example.com";
     }
@@ -206,6 +225,7 @@ class Sale {
         System.out.println("exported " + sold + " orders");
         String next = nextRound(sku, buyers, field(sale, "round"));
         System.out.println("round " + field(next, "round") + " waits for the operator");
+        System.out.println("expired " + waitForExpiries(orders) + " orders");
     }
 
     // What a JSON library does in a shop: the first member of that name, a text or a number.

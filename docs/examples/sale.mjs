@@ -3,9 +3,9 @@
 // usage: node sale.mjs SKU BUYERS
 //
 // It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-// second, pays back the second one's money, which comes too late, shows the lists, and begins the
-// next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
-// sale.py.
+// second, pays back the second one's money, which comes too late, shows the lists, begins the next
+// round, and hears from the feed of events which orders have expired by that. SALE_URL,
+// SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
 import { readFileSync } from "node:fs";
 
 const URL_ = process.env.SALE_URL ?? "http://127.0.0.1:8080";
@@ -145,6 +145,21 @@ async function nextRound(sku, sale) {
   }));
 }
 
+/** Follows the feed until none of the orders is reserved; how many have expired. A shop commits the
+ * cursor, next, together with what the events change, as sale.py does. */
+async function waitForExpiries(orderIds) {
+  const reserved = new Set(orderIds);
+  const ends = ["order.paid", "order.cancelled", "order.expired"];
+  let expired = 0;
+  for (let after = ""; reserved.size > 0; ) {
+    const page = await json("GET", `/events?wait_s=2${after}`, { token: SHOP });
+    for (const { type, subject } of page.events)
+      if (ends.includes(type) && reserved.delete(subject) && type === "order.expired") expired++;
+    after = `&after=${page.next}`;
+  }
+  return expired;
+}
+
 const [sku, buyers] = [process.argv[2], Number(process.argv[3])];
 const sale = await createSale(sku, buyers);
 console.log(`round ${sale.round} of ${sku}: ${sale.total} units`);
@@ -167,3 +182,4 @@ console.log("sold", stock.sold, "as of", stock.as_of);
 const sold = await pages(`/admin/orders?sku=${sku}&limit=1000`, operator());
 console.log("exported", sold.length, "orders");
 console.log("round", (await nextRound(sku, sale)).round, "waits for the operator");
+console.log("expired", await waitForExpiries(orders.map((one) => one.order_id)), "orders");

@@ -4,9 +4,10 @@
 usage: sale.py SKU BUYERS
 
 It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-second, pays back the second one's money, which comes too late, shows the lists, and begins the next
-round. The shop's own table is an SQLite file: kill this program at any moment and start it again,
-and each buyer still has one order.
+second, pays back the second one's money, which comes too late, shows the lists, begins the next
+round, and hears from the feed of events which orders have expired by that. The shop's own tables
+are an SQLite file: kill this program at any moment and start it again, and each buyer still has one
+order.
 
 SALE_URL               the service as buyers and shop reach it, http://127.0.0.1:8080 by default
 SALE_ADMIN_URL         the service as operators reach it, by default the same
@@ -29,6 +30,7 @@ ADMIN_URL = os.environ.get("SALE_ADMIN_URL", URL)
 TRY_S = 5  # for one try: more than the service takes for any call, 4 s
 LOST_S = 3  # before the next try, if no answer came: more than the service's deadline_ms, 2 s
 GIVE_UP_S = 60  # for all tries of a call; choose what a buyer waits for
+WAIT_S = 2  # for an event; with the service's deadline_ms, 2 s, less than TRY_S
 
 
 class Refused(Exception):
@@ -105,7 +107,7 @@ def create_sale(sku, total):
 
 
 def open_database():
-    """The shop's own table. A row is committed before the first call for it is made."""
+    """The shop's own tables. A purchase is committed before the first call for it is made."""
     database = sqlite3.connect(os.environ.get("SALE_DATABASE", "shop.sqlite"))
     database.execute("""CREATE TABLE IF NOT EXISTS purchase (
         purchase_id TEXT PRIMARY KEY, -- also the Idempotency-Key
@@ -113,6 +115,9 @@ def open_database():
         state TEXT NOT NULL DEFAULT 'asked', -- until it is reserved or refused
         order_id TEXT, expires_at TEXT, code TEXT,
         payment_ref TEXT)""")
+    database.execute("""CREATE TABLE IF NOT EXISTS fate ( -- what the feed has told of each order
+        order_id TEXT PRIMARY KEY, state TEXT NOT NULL)""")
+    database.execute("CREATE TABLE IF NOT EXISTS feed (one INTEGER PRIMARY KEY, cursor TEXT)")
     return database
 
 
@@ -223,6 +228,41 @@ def next_round(sku, sale):
     return json.loads(admin("POST", "/admin/stock/reset", reset, key=f"end-{sku}-{sale['round']}"))
 
 
+STATES = {"order.accepted": "reserved", "order.paid": "paid", "order.retaken": "paid",
+          "order.cancelled": "cancelled", "order.expired": "expired", "order.refunded": "refunded"}
+
+
+def follow(database):
+    """Takes the next events. Commits what they say together with the cursor, so that a crash
+    neither loses an event nor takes one twice."""
+    cursor = database.execute("SELECT cursor FROM feed").fetchone()
+    after = f"&after={cursor[0]}" if cursor else ""  # without it: from the oldest event on
+    try:
+        page = json.loads(shop("GET", f"/events?wait_s={WAIT_S}{after}"))
+        fates = [(event["subject"], STATES[event["type"]]) for event in page["events"]
+                 if event["type"] in STATES]
+    except Refused as refused:
+        if refused.code != "cursor_expired":
+            raise
+        page = {"next": refused.problem["oldest"]}  # events are lost: the lists replace them
+        fates = [(order["order_id"], order["status"])
+                 for order in pages(admin, "/admin/orders?limit=1000")]
+    with database:
+        database.executemany("INSERT OR REPLACE INTO fate VALUES (?, ?)", fates)
+        database.execute("INSERT OR REPLACE INTO feed VALUES (1, ?)", (page["next"],))
+
+
+def wait_for_expiries(database, sku):
+    """Follows the feed until none of the sale's orders is reserved; how many have expired."""
+    while True:
+        states = [state for state, in database.execute(
+            "SELECT fate.state FROM purchase LEFT JOIN fate USING (order_id)"
+            " WHERE sku = ? AND order_id IS NOT NULL", (sku,))]
+        if not {None, "reserved"} & set(states):
+            return states.count("expired")
+        follow(database)
+
+
 def main(sku, buyers):
     database = open_database()
     if database.execute("SELECT 1 FROM purchase WHERE state = 'asked'").fetchone():
@@ -245,6 +285,7 @@ def main(sku, buyers):
     print("sold", stock["sold"], "as of", stock["as_of"])
     print("exported", len(export(sku)), "orders")
     print("round", next_round(sku, sale)["round"], "waits for the operator")
+    print("expired", wait_for_expiries(database, sku), "orders")
 
 
 if __name__ == "__main__":

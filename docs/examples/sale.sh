@@ -4,9 +4,9 @@
 # usage: sale.sh SKU BUYERS
 #
 # It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
-# second, pays back the second one's money, which comes too late, shows the lists, and begins the
-# next round. SALE_URL, SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of
-# sale.py.
+# second, pays back the second one's money, which comes too late, shows the lists, begins the next
+# round, and hears from the feed of events which orders have expired by that. SALE_URL,
+# SALE_ADMIN_URL, SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
 set -euo pipefail
 
 readonly URL=${SALE_URL:-http://127.0.0.1:8080}
@@ -120,6 +120,26 @@ next_round() {
         \"segments\":4,\"paused\":true,\"if_round\":$3,\"end_round\":true}"
 }
 
+# Follows the feed until none of the orders is reserved; sets expired to how many have expired. A
+# shop commits the cursor, next, together with what the events change, as sale.py does.
+wait_for_expiries() {
+    local after='' type subject
+    local -A reserved=()
+    for subject; do
+        reserved[$subject]=yes
+    done
+    expired=0
+    while ((${#reserved[@]} > 0)); do
+        shop GET "/events?wait_s=2$after"
+        while read -r type subject; do
+            [[ $type =~ ^order.(paid|cancelled|expired)$ && -n ${reserved[$subject]-} ]] || continue
+            unset "reserved[$subject]"
+            [[ $type != order.expired ]] || ((expired += 1))
+        done < <(jq -r '.events[] | "\(.type) \(.subject)"' "$answer")
+        after="&after=$(jq -r .next "$answer")"
+    done
+}
+
 readonly SKU=$1 BUYERS=$2
 create_sale "$SKU" "$BUYERS"
 round=$(jq .round "$answer")
@@ -160,3 +180,5 @@ done
 echo "exported $exported orders"
 next_round "$SKU" "$BUYERS" "$round"
 echo "round $(jq .round "$answer") waits for the operator"
+wait_for_expiries "${orders[@]}"
+echo "expired $expired orders"

@@ -18,6 +18,9 @@ export async function misuse() {
   // @ts-expect-error a refund names its payment
   await client.POST("/order/{order_id}/refund", { params: { path }, body: { restock: true } });
   const { data } = await client.POST("/order", { body: { sku: "demo", user_id: "u1", qty: 1 } });
+  const feed = await client.GET("/events", {});
+  // @ts-expect-error a payment that is due is no version of its order
+  feed.data?.events.find((event) => event.type === "payment.refund_due")?.version.toFixed();
   // @ts-expect-error an order is not "open"
   return data?.status === "open";
 }

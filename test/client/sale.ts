@@ -173,6 +173,25 @@ async function retire() {
   refused(await order("bob"), 404, "unknown_sku");
 }
 
+// Until the end of the sale the feed has each order as accepted, once, and what was to be paid back.
+async function follow() {
+  refused(await shop.GET("/events", { params: { query: { after: "9999" } } }), 410, "cursor_expired");
+  const buyers: string[] = [], due: string[] = [];
+  let after: string | undefined, retired = false;
+  while (!retired) {
+    const page = given(await shop.GET("/events", { params: { query: { after, wait_s: 20 } } }));
+    for (const event of page.events) {
+      if (event.type === "order.accepted" && event.version === 1) buyers.push(event.data.user_id);
+      else if (event.type === "payment.refund_due") due.push(event.data.payment_ref ?? "");
+      else if (event.type === "sale.changed" && "retired" in event.data) retired = true;
+    }
+    after = page.next;
+  }
+  assert.deepEqual(buyers.sort(), ["ada@example.com", "ada@example.com", "ada@example.com", "bob",
+    "bob"]);
+  assert.deepEqual(due.sort(), ["pi_2", "pi_3"]);
+}
+
 async function look() {
   assert.equal(given(await shop.GET("/healthz", {})).status, "alive");
   assert.equal(given(await shop.GET("/readyz", {})).status, "ready");
@@ -188,4 +207,5 @@ await list();
 await reconcile();
 await reset();
 await retire();
+await follow();
 await look();

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.daemon import TOKEN
+from harness.daemon import STEADY, TOKEN
 from harness.processes import ROOT, clean_environment
 
 HERE = Path(__file__).parent
@@ -52,7 +52,8 @@ def test_misuse_does_not_compile(client):
     assert client.exists()
 
 
-def test_generated_client_carries_a_whole_sale(client, daemon):
+def test_generated_client_carries_a_whole_sale(client, stack, spawn):
+    daemon = spawn(stack, events_retention_h=1, **STEADY)
     host, port = daemon.address
     run = subprocess.run(["node", client, f"http://{host}:{port}", TOKEN], check=False,
                          capture_output=True, text=True, timeout=TOOL_SECONDS)
