@@ -10,7 +10,7 @@ from harness.processes import ROOT, wait_until
 
 PAGE = ROOT / "docs" / "metrics.md"
 ROW = re.compile(r"\| `(\w+)` \| (\w+) \| (.*?) \| .+ \|")
-FREE_LABELS = ("sku", "address", "version", "strategy", "lock", "le")  # any value
+FREE_LABELS = ("sku", "address", "version", "strategy", "lock", "le", "webhook")  # any value
 SERIES = re.compile(r"([a-z_]+)(?:\{(.*)\})? \S+")
 
 
@@ -44,6 +44,9 @@ def test_the_page_of_the_documentation_names_every_metric(stack, spawn):
     daemon = spawn(stack, admin_listen="127.0.0.1:0", events_retention_h=1, **STEADY)
     daemon.reset(starts_at="2020-01-01T00:00:00Z", ends_at="2999-01-01T00:00:00Z")
     wait_until(lambda: sale(daemon, "units"), "the figures of the sale")
+    daemon.admin("PUT", "/admin/webhooks/erp", {"url": "https://localhost/hook"})
+    wait_until(lambda: 'seckill_webhook_disabled{webhook="erp"}' in daemon.metrics(),
+               "the figures of the webhook")
     found = families(daemon.get("/metrics").body.decode())
     rows = {name: (kind, labels) for name, kind, labels in ROW.findall(PAGE.read_text())}
     assert found.keys() == rows.keys()
