@@ -32,11 +32,6 @@ enum ledger_event_type ledger_event_type_of(const char *name)
 
 #define BATCH_INSERT "INSERT INTO event_batch(written_at,body,events)VALUES(UTC_TIMESTAMP(3),"
 
-bool event_on(const struct ledger *ledger)
-{
-    return ledger->events;
-}
-
 static bool is_like(const struct ledger_order *order, const struct ledger_order *before)
 {
     return order->round == before->round && order->expires_ms == before->expires_ms &&
@@ -65,7 +60,8 @@ void event_text_accepted(struct ledger *ledger, struct sql_text *sql,
     sql_printf(sql, "',%ju);", (uintmax_t)count);
 }
 
-void event_text_orders(struct sql_text *sql, enum ledger_event_type type, bool by_name)
+/* The statement up to its list of orders. */
+static void text_list(struct sql_text *sql, enum ledger_event_type type, bool by_name)
 {
     const char letter[] = {types[type].letter, '\0'};
     sql_printf(sql,
@@ -84,9 +80,24 @@ void event_text_orders(struct sql_text *sql, enum ledger_event_type type, bool b
         sql_printf(sql, ")SEPARATOR '\\n')FROM orders o FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
 }
 
-void event_text_orders_end(struct sql_text *sql, size_t count)
+void event_list_add(struct event_list *list, uint64_t order_id, const char *payment_ref)
 {
-    sql_printf(sql, ")),%ju);", (uintmax_t)count);
+    struct sql_text *sql = &list->ledger->sql;
+    if (!list->ledger->events)
+        return;
+    if (list->count == 0)
+        text_list(sql, list->type, list->by_name);
+    sql_append(sql, ",", list->count++ > 0);
+    if (list->type == LEDGER_EVENT_REFUND_DUE)
+        sql_printf(sql, "(%ju,%s)", order_id, payment_ref);
+    else
+        sql_printf(sql, "%ju", order_id);
+}
+
+void event_list_end(const struct event_list *list)
+{
+    if (list->count > 0)
+        sql_printf(&list->ledger->sql, ")),%ju);", (uintmax_t)list->count);
 }
 
 void event_text_sale(struct sql_text *sql, const struct ledger_event *event)

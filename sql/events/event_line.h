@@ -22,15 +22,19 @@ struct sql_text;
 void event_text_accepted(struct ledger *ledger, struct sql_text *sql,
                          const struct ledger_order *const *orders, size_t count);
 
-/* Appends the two parts of a statement that writes a batch of one type: call the first, append the
- * ids of `count` locked orders with commas between, and call the second. The rows are read as the
- * statements before have left them. `by_name`: with the payment that each has taken. Only if
- * event_on. */
-void event_text_orders(struct sql_text *sql, enum ledger_event_type type, bool by_name);
-void event_text_orders_end(struct sql_text *sql, size_t count);
+/* A batch of one type, for orders that are locked; `count` is 0 at first. */
+struct event_list {
+    struct ledger *ledger;
+    enum ledger_event_type type;
+    bool by_name; /* with the payment that each order has taken */
+    size_t count;
+};
 
-/* True when batches are to be written. */
-bool event_on(const struct ledger *ledger);
+/* Append to ledger->sql the statement that writes the batch, unless none is to be written: call the
+ * first for each order, with the payment's name if the events are of payments, and then the second,
+ * with nothing appended in between. The rows are read as the statements before have left them. */
+void event_list_add(struct event_list *list, uint64_t order_id, const char *payment_ref);
+void event_list_end(const struct event_list *list);
 
 /* Appends a sale's line. */
 void event_text_sale(struct sql_text *sql, const struct ledger_event *event);

@@ -136,12 +136,13 @@ static void text_retaken(struct sql_text *sql, const struct commit *commit)
     size_t count = 0;
     for (size_t i = 0; i < commit->order_count; i++)
         if (commit->orders[i].payment_ref)
-            sql_printf(sql,
-                       count++ == 0 ? "UPDATE orders FORCE INDEX(PRIMARY)SET status='paid',version="
-                                      "COALESCE(version,1)+1 "
-                                      "WHERE status='expired'AND order_id IN(%ju"
-                                    : ",%ju",
-                       commit->orders[i].order_id);
+            sql_printf(
+                sql,
+                count++ == 0
+                    ? "UPDATE orders FORCE INDEX(PRIMARY)SET status='paid'," LEDGER_VERSION_NEXT
+                      " WHERE status='expired'AND order_id IN(%ju"
+                    : ",%ju",
+                commit->orders[i].order_id);
     if (count > 0)
         sql_append(sql, ");", 2);
 }
@@ -200,20 +201,13 @@ static enum db_result write_payments(const struct commit *commit)
 /* Comes behind the payments, which the events name. */
 static enum db_result write_retaken(const struct commit *commit)
 {
-    struct sql_text *sql = &commit->ledger->sql;
-    size_t count = 0;
-    sql_clear(sql);
-    for (size_t i = 0; i < commit->order_count && event_on(commit->ledger); i++) {
-        if (!commit->orders[i].payment_ref)
-            continue;
-        if (count == 0)
-            event_text_orders(sql, LEDGER_EVENT_RETAKEN, true);
-        sql_printf(sql, count++ == 0 ? "%ju" : ",%ju", commit->orders[i].order_id);
-    }
-    if (count == 0)
-        return DB_OK;
-    event_text_orders_end(sql, count);
-    return ledger_query(commit->ledger);
+    struct event_list events = {commit->ledger, LEDGER_EVENT_RETAKEN, true, 0};
+    sql_clear(&commit->ledger->sql);
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].payment_ref)
+            event_list_add(&events, commit->orders[i].order_id, NULL);
+    event_list_end(&events);
+    return events.count > 0 ? ledger_query(commit->ledger) : DB_OK;
 }
 
 static bool is_late(const struct commit *commit)

@@ -217,8 +217,8 @@ static void text_ends(struct sql_text *sql, const struct ledger_return *returned
             continue;
         if (!any)
             sql_printf(sql,
-                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
-                       "version=COALESCE(version,1)+1%-s WHERE order_id IN",
+                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s," LEDGER_VERSION_NEXT
+                       "%-s WHERE order_id IN",
                        ledger_status_name(returned->to),
                        unreturned ? ",unreturned=COALESCE(unreturned,0)+qty" : "");
         sql_printf(sql, any ? ",%ju" : "(%ju", order->order_id);
@@ -235,9 +235,8 @@ static void text_parts(struct sql_text *sql, const struct ledger_return *returne
         const struct ledger_return_order *order = &returned->orders[i];
         if (order->moved && order->keep > 0)
             sql_printf(sql,
-                       "UPDATE orders SET ordered=COALESCE(ordered,qty),"
-                       "version=COALESCE(version,1)+1,"
-                       "unreturned=IF(%d,COALESCE(unreturned,0)+qty-%u,unreturned),qty=%u "
+                       "UPDATE orders SET ordered=COALESCE(ordered,qty)," LEDGER_VERSION_NEXT
+                       ",unreturned=IF(%d,COALESCE(unreturned,0)+qty-%u,unreturned),qty=%u "
                        "WHERE order_id=%ju;",
                        order->unreturned, order->keep, order->keep, order->order_id);
     }
@@ -264,24 +263,21 @@ static void text_payments(struct sql_text *sql, const struct ledger_return *retu
 }
 
 /* Appends the events of the orders that end, or keep a part of their units. */
-static void text_events(struct sql_text *sql, const struct ledger_return *returned, bool parts)
+static void text_events(struct ledger *ledger, const struct ledger_return *returned, bool parts)
 {
     static const enum ledger_event_type ends[LEDGER_STATUSES] = {
         [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
         [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
         [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
     };
-    size_t count = 0;
+    struct event_list events = {ledger, parts ? LEDGER_EVENT_CHANGED : ends[returned->to], false,
+                                0};
     for (size_t i = 0; i < returned->order_count; i++) {
         const struct ledger_return_order *order = &returned->orders[i];
-        if (!order->moved || (order->keep > 0) != parts)
-            continue;
-        if (count == 0)
-            event_text_orders(sql, parts ? LEDGER_EVENT_CHANGED : ends[returned->to], false);
-        sql_printf(sql, count++ == 0 ? "%ju" : ",%ju", order->order_id);
+        if (order->moved && (order->keep > 0) == parts)
+            event_list_add(&events, order->order_id, NULL);
     }
-    if (count > 0)
-        event_text_orders_end(sql, count);
+    event_list_end(&events);
 }
 
 /* Lists the sales whose units return, each with round or number of its first changed segment. */
@@ -368,8 +364,8 @@ static enum db_result return_orders(struct returning *returning)
     text_ends(sql, returning->returned, true);
     text_parts(sql, returning->returned);
     text_payments(sql, returning->returned);
-    for (int parts = 0; parts < 2 && event_on(returning->ledger); parts++)
-        text_events(sql, returning->returned, parts);
+    text_events(returning->ledger, returning->returned, false);
+    text_events(returning->ledger, returning->returned, true);
     if (returning->moved_count > 0)
         text_counted(sql, returning->returned);
     result = ledger_query(returning->ledger);

@@ -328,6 +328,9 @@ enum ledger_standing {
 };
 const char *ledger_status_standing(bool locking);
 
+/* What each statement that changes an order sets, too. */
+#define LEDGER_VERSION_NEXT "version=COALESCE(version,1)+1"
+
 /* The units of a sale that an order of a query holds, whatever its status. */
 #define LEDGER_UNITS_HELD "(IF(status IN('reserved','paid'),qty,0)+COALESCE(unreturned,0))"
 

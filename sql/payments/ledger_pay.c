@@ -265,8 +265,8 @@ static bool text_orders(const struct paying *paying, struct sql_text *sql)
             continue;
         if (!any)
             sql_printf(sql,
-                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
-                       "version=COALESCE(version,1)+1 WHERE order_id IN",
+                       "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s," LEDGER_VERSION_NEXT
+                       " WHERE order_id IN",
                        ledger_status_name(LEDGER_PAID));
         sql_printf(sql, any ? ",%ju" : "(%ju", paying->set.entries[i].order_id);
         any = true;
@@ -298,28 +298,18 @@ static void text_due(const struct paying *paying, struct sql_text *sql)
 }
 
 /* Appends the events of the orders that this call pays, and of the payments that it makes due. */
-static void text_events(const struct paying *paying, struct sql_text *sql)
+static void text_events(const struct paying *paying)
 {
-    size_t paid = 0, due = 0;
-    for (size_t i = 0; i < paying->set.count; i++) {
-        if (!payment_at(paying, i)->moved)
-            continue;
-        if (paid == 0)
-            event_text_orders(sql, LEDGER_EVENT_PAID, has_names(paying));
-        sql_printf(sql, paid++ == 0 ? "%ju" : ",%ju", paying->set.entries[i].order_id);
-    }
-    if (paid > 0)
-        event_text_orders_end(sql, paid);
-    for (size_t i = 0; i < paying->set.count; i++) {
-        if (!is_due(payment_at(paying, i)))
-            continue;
-        if (due == 0)
-            event_text_orders(sql, LEDGER_EVENT_REFUND_DUE, true);
-        sql_printf(sql, due++ == 0 ? "(%ju,%s)" : ",(%ju,%s)", paying->set.entries[i].order_id,
-                   payment_at(paying, i)->ref);
-    }
-    if (due > 0)
-        event_text_orders_end(sql, due);
+    struct event_list paid = {paying->ledger, LEDGER_EVENT_PAID, has_names(paying), 0};
+    struct event_list due = {paying->ledger, LEDGER_EVENT_REFUND_DUE, true, 0};
+    for (size_t i = 0; i < paying->set.count; i++)
+        if (payment_at(paying, i)->moved)
+            event_list_add(&paid, paying->set.entries[i].order_id, NULL);
+    event_list_end(&paid);
+    for (size_t i = 0; i < paying->set.count; i++)
+        if (is_due(payment_at(paying, i)))
+            event_list_add(&due, paying->set.entries[i].order_id, payment_at(paying, i)->ref);
+    event_list_end(&due);
 }
 
 /* Inserts what this call has told. `any_out`: it has told anything. */
@@ -368,8 +358,7 @@ static enum db_result pay(struct paying *paying)
     sql_clear(sql);
     bool writes = text_orders(paying, sql) || told;
     text_due(paying, sql);
-    if (event_on(paying->ledger))
-        text_events(paying, sql);
+    text_events(paying);
     result = order_set_fetch(set, paying->ledger, ledger_query);
     if (result == DB_OK && !writes && relies_on_others(paying))
         result = ledger_do(paying->ledger, "%-s", ledger_confirm_text);
@@ -454,7 +443,7 @@ enum ledger_result ledger_refund(struct ledger *ledger, struct ledger_record *co
 /* The range of the former moment is deleted when none of its orders is due then. */
 static void text_extension(struct sql_text *sql, uint64_t order_id, int64_t expires_ms)
 {
-    sql_printf(sql, "UPDATE orders SET version=COALESCE(version,1)+1,expires_at=");
+    sql_printf(sql, "UPDATE orders SET " LEDGER_VERSION_NEXT ",expires_at=");
     ledger_time_text(sql, expires_ms);
     sql_printf(
         sql,
@@ -486,11 +475,9 @@ static enum db_result extend(struct ledger *ledger, const struct order_set *set,
             continue;
         text_extension(&ledger->sql, set->entries[i].order_id, extension->expires_ms);
         order->expires_ms = extension->expires_ms;
-        if (event_on(ledger)) {
-            event_text_orders(&ledger->sql, LEDGER_EVENT_CHANGED, false);
-            sql_printf(&ledger->sql, "%ju", set->entries[i].order_id);
-            event_text_orders_end(&ledger->sql, 1);
-        }
+        struct event_list events = {ledger, LEDGER_EVENT_CHANGED, false, 0};
+        event_list_add(&events, set->entries[i].order_id, NULL);
+        event_list_end(&events);
         writes = true;
     }
     result = order_set_fetch(set, ledger, ledger_query);

@@ -97,12 +97,6 @@ static void text_ending(struct sql_text *sql, const char *sku, uint32_t round, u
                ledger_status_condition(LEDGER_EXPIRED));
 }
 
-static void text_ids(struct sql_text *sql, const uint64_t *ids, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        sql_printf(sql, i == 0 ? "%ju" : ",%ju", ids[i]);
-}
-
 /* Locks the orders that are to end, up to `rows` of them, and lists their ids. */
 static enum db_result lock_ending(struct ledger *ledger, const char *sku, uint32_t round,
                                   uint64_t from, uint64_t below, uint64_t *ids_out, uint32_t rows,
@@ -120,21 +114,22 @@ static enum db_result lock_ending(struct ledger *ledger, const char *sku, uint32
 }
 
 /* Appends their end: status and events. */
-static void text_end(struct sql_text *sql, const uint64_t *ids, uint32_t count, bool events)
+static void text_end(struct ledger *ledger, const uint64_t *ids, uint32_t count)
 {
+    struct sql_text *sql = &ledger->sql;
     for (uint32_t first = 0; first < count; first += IDS_MAX) {
+        struct event_list events = {ledger, LEDGER_EVENT_EXPIRED, false, 0};
         uint32_t end = count - first < IDS_MAX ? count : first + IDS_MAX;
         sql_printf(sql,
-                   "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s,"
-                   "version=COALESCE(version,1)+1 WHERE order_id IN(",
+                   "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s," LEDGER_VERSION_NEXT
+                   " WHERE order_id IN",
                    ledger_status_name(LEDGER_EXPIRED));
-        text_ids(sql, &ids[first], end - first);
+        for (uint32_t i = first; i < end; i++)
+            sql_printf(sql, i == first ? "(%ju" : ",%ju", ids[i]);
         sql_append(sql, ");", 2);
-        if (!events)
-            continue;
-        event_text_orders(sql, LEDGER_EVENT_EXPIRED, false);
-        text_ids(sql, &ids[first], end - first);
-        event_text_orders_end(sql, end - first);
+        for (uint32_t i = first; i < end; i++)
+            event_list_add(&events, ids[i], NULL);
+        event_list_end(&events);
     }
 }
 
@@ -165,7 +160,7 @@ static enum db_result end_step(struct ledger *ledger, const char *sku, uint32_t 
     if (result != DB_OK)
         return result;
     sql_clear(sql);
-    text_end(sql, ids, *ended_out, event_on(ledger));
+    text_end(ledger, ids, *ended_out);
     if (*done_out)
         sql_printf(sql, "DELETE FROM round_end WHERE round=%u AND sku=%s", round, sku);
     else
