@@ -126,13 +126,21 @@ bool call_copy_order_id(const char *text, size_t length, char *id_out)
     return order_id_parse(text, id);
 }
 
+bool call_read_number(const char *text, size_t length, uint64_t max, uint64_t *number_out)
+{
+    enum { DIGITS_MAX = 19 };
+    bool number = length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
+    *number_out = number ? strtoull(text, NULL, 10) : 0;
+    return number && *number_out <= max;
+}
+
 bool call_copy_limit(const char *text, size_t length, char *limit_out)
 {
-    enum { LIMIT_MAX = 1000 };
-    uint32_t *limit = (void *)limit_out;
-    bool number = length > 0 && length <= 4 && strspn(text, "0123456789") == length;
-    *limit = number ? (uint32_t)strtoul(text, NULL, 10) : 0;
-    return *limit >= 1 && *limit <= LIMIT_MAX;
+    enum { LIMIT_MAX = 1000, DIGITS_MAX = 4 };
+    uint64_t number = 0;
+    bool valid = length <= DIGITS_MAX && call_read_number(text, length, LIMIT_MAX, &number);
+    *(uint32_t *)(void *)limit_out = (uint32_t)number;
+    return valid && number > 0;
 }
 
 /* Collects the query's parameters in an object of texts. */

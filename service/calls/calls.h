@@ -217,6 +217,13 @@ bool call_read_query(struct request *request, const struct call *call,
 bool call_copy_order_id(const char *text, size_t length, char *id_out);
 bool call_copy_limit(const char *text, size_t length, char *limit_out);
 
+/* Reads a whole number of at most 19 digits, and nothing else. False when it is none, or greater
+ * than `max`. */
+bool call_read_number(const char *text, size_t length, uint64_t max, uint64_t *number_out);
+
+/* False, with the request answered, while events are off. */
+bool call_events_on(struct request *request, const struct call *call);
+
 /* ---- for service/calls/ only: settings of a sale ---- */
 
 enum {

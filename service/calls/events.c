@@ -1,15 +1,14 @@
 /* GET /events: the feed of what has happened to orders and sales. */
 #include "service/calls/calls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static bool copy_number(const char *text, size_t length, uint64_t max, uint64_t *out)
+bool call_events_on(struct request *request, const struct call *call)
 {
-    enum { DIGITS = 19 };
-    bool number = length > 0 && length <= DIGITS && strspn(text, "0123456789") == length;
-    *out = number ? strtoull(text, NULL, 10) : 0;
-    return number && *out <= max;
+    bool on = call->service->config.events_retention_h > 0;
+    if (!on)
+        answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
+    return on;
 }
 
 /* A cursor is the position of the last event that was read. */
@@ -17,7 +16,7 @@ static bool copy_cursor(const char *text, size_t length, char *cursor_out)
 {
     uint64_t *cursor = (void *)cursor_out;
     if (strcmp(text, "end") != 0)
-        return copy_number(text, length, INT64_MAX - FEED_LIMIT_MAX, cursor);
+        return call_read_number(text, length, INT64_MAX - FEED_LIMIT_MAX, cursor);
     *cursor = FEED_FROM_END;
     return true;
 }
@@ -25,7 +24,7 @@ static bool copy_cursor(const char *text, size_t length, char *cursor_out)
 static bool copy_wait(const char *text, size_t length, char *wait_out)
 {
     uint64_t wait_s;
-    bool valid = copy_number(text, length, FEED_WAIT_S_MAX, &wait_s);
+    bool valid = call_read_number(text, length, FEED_WAIT_S_MAX, &wait_s);
     *(uint32_t *)(void *)wait_out = (uint32_t)wait_s;
     return valid;
 }
@@ -54,8 +53,5 @@ enum call_start call_events(struct request *request, const struct call *call)
         asked->after = FEED_FROM_OLDEST;
     if (!(asked->found & LIMIT))
         asked->limit = FEED_LIMIT_MAX;
-    if (call->service->config.events_retention_h > 0)
-        return START_TO_CALL_WORKER;
-    answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
-    return START_ANSWERED;
+    return call_events_on(request, call) ? START_TO_CALL_WORKER : START_ANSWERED;
 }

@@ -48,14 +48,14 @@ static json_t *webhook_json(const struct ledger_webhook *webhook,
     const struct webhook_settings *settings = &webhook->settings;
     const struct webhook_progress *progress = &webhook->progress;
     char position[24];
-    uint64_t lag = bounds->next > progress->position ? bounds->next - progress->position : 0;
     snprintf(position, sizeof position, "%llu", (unsigned long long)progress->position);
-    json_t *object = json_pack(
-        "{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:I, s:I, s:i}", "name", webhook->name, "url",
-        settings->url, "types", types_json(settings), "skus", skus_json(settings), "batch",
-        (int)settings->batch, "concurrency", (int)settings->concurrency, "state",
-        webhook_state_name(webhook->state), "position", position, "lag", (json_int_t)lag,
-        "delivered", (json_int_t)progress->delivered, "failures", (int)progress->failures);
+    json_t *object =
+        json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:I, s:I, s:i}", "name", webhook->name,
+                  "url", settings->url, "types", types_json(settings), "skus", skus_json(settings),
+                  "batch", (int)settings->batch, "concurrency", (int)settings->concurrency, "state",
+                  webhook_state_name(webhook->state), "position", position, "lag",
+                  (json_int_t)webhook_lag(webhook, bounds), "delivered",
+                  (json_int_t)progress->delivered, "failures", (int)progress->failures);
     if (webhook->reason != WEBHOOK_REASON_NONE)
         json_object_set_new(object, "reason", json_string(webhook_reason_name(webhook->reason)));
     if (progress->last_ms != 0) {
@@ -125,10 +125,8 @@ static void end_action(const struct call_worker *worker, struct request *request
 static bool read_name(struct request *request, const struct call *call)
 {
     request->call.sku[0] = '\0';
-    if (call->service->config.events_retention_h == 0) {
-        answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
+    if (!call_events_on(request, call))
         return false;
-    }
     if (identifier_copy(call->tail, strcspn(call->tail, "/"), request->call.sku))
         return true;
     call_refuse(request, NAME_FORM);
@@ -166,10 +164,7 @@ static void list(struct call_worker *worker, struct request *request)
 
 enum call_start call_webhook_list(struct request *request, const struct call *call)
 {
-    if (call->service->config.events_retention_h > 0)
-        return call_send_one(request, list, false);
-    answer_problem(&request->answer, PROBLEM_EVENTS_OFF);
-    return START_ANSWERED;
+    return call_events_on(request, call) ? call_send_one(request, list, false) : START_ANSWERED;
 }
 
 static void get(struct call_worker *worker, struct request *request)
@@ -366,10 +361,10 @@ static void replay(struct call_worker *worker, struct request *request)
 /* Reads the position of an event, and returns that of the next. */
 static bool copy_cursor(const char *text, size_t length, char *position_out)
 {
-    enum { DIGITS_MAX = 19 };
     uint64_t *position = (void *)position_out;
-    *position = strtoull(text, NULL, 10) + 1;
-    return length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
+    bool valid = call_read_number(text, length, UINT64_MAX, position);
+    *position += 1;
+    return valid;
 }
 
 enum call_start call_webhook_replay(struct request *request, const struct call *call)

@@ -52,13 +52,6 @@ bool live_events_read(struct live_events *events, struct ledger *ledger)
     return true;
 }
 
-/* Events of the feed that the receiver has not got yet, those that it does not want included. */
-static uint64_t lag_of(const struct live_events *events, const struct ledger_webhook *webhook)
-{
-    uint64_t next = events->bounds.next, position = webhook->progress.position;
-    return next > position ? next - position : 0;
-}
-
 static int64_t seconds_since(const struct live_events *events, int64_t ms)
 {
     return ms > 0 && ms < events->bounds.now_ms ? (events->bounds.now_ms - ms) / 1000 : 0;
@@ -69,22 +62,21 @@ static int64_t seconds_since(const struct live_events *events, int64_t ms)
 static json_t *webhook_json(const struct live_events *events, const struct ledger_webhook *webhook)
 {
     const struct webhook_progress *progress = &webhook->progress;
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", webhook->name, "state",
-        webhook_state_name(webhook->state), "reason", webhook_reason_name(webhook->reason), "lag",
-        (json_int_t)lag_of(events, webhook), "delivered", (json_int_t)progress->delivered,
-        "failing_s", (json_int_t)seconds_since(events, progress->failing_since_ms), "last_status",
-        (json_int_t)progress->last_status);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", webhook->name, "state",
+                     webhook_state_name(webhook->state), "reason",
+                     webhook_reason_name(webhook->reason), "lag",
+                     (json_int_t)webhook_lag(webhook, &events->bounds), "delivered",
+                     (json_int_t)progress->delivered, "failing_s",
+                     (json_int_t)seconds_since(events, progress->failing_since_ms), "last_status",
+                     (json_int_t)progress->last_status);
 }
 
 /* Only the live thread writes them, so it reads them without the lock. */
 void live_events_add(struct live_events *events, json_t *all)
 {
-    json_t *webhooks = json_array();
-    if (!events->known) {
-        json_decref(webhooks);
+    if (!events->known)
         return;
-    }
+    json_t *webhooks = json_array();
     for (size_t i = 0; i < events->count; i++)
         json_array_append_new(webhooks, webhook_json(events, &events->webhooks[i]));
     json_t *feed = json_pack(
@@ -98,7 +90,7 @@ void live_events_add(struct live_events *events, json_t *all)
 
 static double lag_value(const struct live_events *events, const struct ledger_webhook *webhook)
 {
-    return (double)lag_of(events, webhook);
+    return (double)webhook_lag(webhook, &events->bounds);
 }
 
 static double failing_value(const struct live_events *events, const struct ledger_webhook *webhook)

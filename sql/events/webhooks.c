@@ -41,6 +41,12 @@ bool webhook_wants(const struct webhook_settings *settings, const struct ledger_
     return sku && (settings->types == 0 || settings->types & UINT32_C(1) << event->type);
 }
 
+uint64_t webhook_lag(const struct ledger_webhook *webhook, const struct ledger_event_bounds *bounds)
+{
+    uint64_t position = webhook->progress.position;
+    return bounds->next > position ? bounds->next - position : 0;
+}
+
 /* ---- rows ---- */
 
 static_assert(LEDGER_EVENT_TYPES <= 32, "webhook_settings.types has a bit for each");

@@ -70,6 +70,11 @@ struct ledger_webhook {
 /* True when the webhook is to get the event. Any thread. */
 bool webhook_wants(const struct webhook_settings *settings, const struct ledger_event *event);
 
+/* How many events of the feed it has not got yet, those that it does not want included. Any
+ * thread. */
+uint64_t webhook_lag(const struct ledger_webhook *webhook,
+                     const struct ledger_event_bounds *bounds);
+
 /* Reads all webhooks by their names; `webhooks_out` has room for WEBHOOKS_MAX. Leaves out those
  * whose rows make no sense (ledger_fault). LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_webhooks_list(struct ledger *ledger, struct ledger_webhook *webhooks_out,
