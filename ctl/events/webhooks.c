@@ -61,19 +61,26 @@ static void print_members(struct context *context, json_t *answer)
 {
     static const struct column columns[] = {{"member", "member", CELL_TEXT},
                                             {"value", "value", CELL_TEXT}};
-    json_t *rows = json_array();
     const char *name;
     json_t *value;
-    if (has_option(context, OPTION_JSON))
+    if (has_option(context, OPTION_JSON)) {
         answer_print(context, answer);
+        return;
+    }
+    json_t *rows = json_array();
     json_object_foreach(answer, name, value) json_array_append_new(
         rows, json_pack("{s:s, s:o}", "member", name, "value", shown_value(value)));
-    if (!has_option(context, OPTION_JSON))
-        TABLE_PRINT(columns, rows);
+    TABLE_PRINT(columns, rows);
     json_decref(rows);
 }
 
 /* ---- calls ---- */
+
+/* The path of the webhook that the second argument names, or of a call on it. */
+static void write_path(const struct context *context, const char *what, char path_out[PATH_SIZE])
+{
+    snprintf(path_out, PATH_SIZE, "/admin/webhooks/%s%s", argument(context, 2), what);
+}
 
 /* Makes the call on the webhook that the second argument names, and prints the answer. `body`: NULL
  * or the caller's. The caller frees the reply in any case. */
@@ -81,7 +88,7 @@ static int call_webhook(struct context *context, const char *method, const char 
                         const json_t *body, struct reply *reply_out)
 {
     char path[PATH_SIZE];
-    snprintf(path, sizeof path, "/admin/webhooks/%s%s", argument(context, 2), what);
+    write_path(context, what, path);
     struct call call = {.class = CLASS_ADMIN, .method = method, .path = path, .body = body};
     http_call(context->http, &call, reply_out);
     int status = answer_check(context, reply_out, NULL);
@@ -102,7 +109,7 @@ static int call_simply(struct context *context, const char *method, const char *
 static int read_webhook(struct context *context, struct reply *reply_out)
 {
     char path[PATH_SIZE];
-    snprintf(path, sizeof path, "/admin/webhooks/%s", argument(context, 2));
+    write_path(context, "", path);
     return answer_get(context, path, reply_out);
 }
 
@@ -194,7 +201,7 @@ static int confirm_add(struct context *context)
 {
     char path[PATH_SIZE];
     struct reply reply;
-    snprintf(path, sizeof path, "/admin/webhooks/%s", argument(context, 2));
+    write_path(context, "", path);
     struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
     int status =
