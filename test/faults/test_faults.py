@@ -15,7 +15,8 @@ from harness.processes import HarnessError, wait_until
 from harness.proxy import COMMIT, WRITE, Link
 from test_fault_log import events
 
-ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
+ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded",
+           "503 no_order_id"}
 HANG_SECONDS = 20  # far more than any deadline used here
 
 
