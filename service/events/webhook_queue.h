@@ -18,8 +18,8 @@
 #include "sql/events/webhooks.h"
 
 enum {
-    WEBHOOK_QUEUE_MAX = 4096,      /* events */
-    WEBHOOK_QUEUE_SUBJECTS = 4096, /* subjects share these places: at worst one waits for another */
+    WEBHOOK_QUEUE_MAX = 4096,         /* events */
+    WEBHOOK_QUEUE_SUBJECTS = 1 << 16, /* places, which subjects share: one may wait for another */
 };
 
 struct webhook_event {

@@ -7,9 +7,10 @@
  * Receivers share nothing but the thread, which waits for none of them. After a success is lost (a
  * crash, another sender) its events are sent again, under the same ids.
  *
- * why_one_try: a receiver that fails gets one request at a time, and the waits between them grow,
- * until one succeeds. One event that always fails thus holds up only its own subject, until the
- * queue behind it is full. */
+ * why_one_try: a request that fails waits by itself, while others go on. A receiver that has failed
+ * FAILING_FROM times in a row gets one request at a time, and the waits between them grow, until
+ * one succeeds. One event that always fails thus holds up only its own subject, until the queue
+ * behind it is full, and a receiver that fails now and then keeps its rate. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +33,12 @@ enum {
     READ_EVENTS = 1024,
     ROOM_MIN = READ_EVENTS + LEDGER_EVENTS_MAX, /* a call may read one batch more */
     REQUEST_MS = 10000,
-    FAILING_FROM = 3, /* failures that the log tells */
+    OPEN_MAX = 64,    /* requests of a receiver, with those that wait for their next try */
+    FAILING_FROM = 3, /* failures in a row: then the receiver fails, not a request */
     GIVE_UP_MS = 3 * 24 * 3600 * 1000,
 };
 
+static_assert((int)WEBHOOK_CONCURRENCY_MAX <= (int)OPEN_MAX, "each may be under way");
 static_assert((int)ROOM_MIN <= (int)WEBHOOK_QUEUE_MAX, "a call's events fit into an empty queue");
 
 struct receiver;
@@ -55,7 +58,7 @@ struct delivery {
 struct receiver {
     struct ledger_webhook webhook; /* `progress` is what is to be noted */
     struct webhook_queue queue;
-    struct delivery *open[WEBHOOK_CONCURRENCY_MAX];
+    struct delivery *open[OPEN_MAX];
     size_t open_count, in_flight;
     int64_t failed_ms; /* when the last failure was counted */
     int64_t due_ms;    /* no request before; by the ledger's clock, as all times here */
@@ -178,7 +181,7 @@ static struct delivery *next_delivery(const struct webhook_sender *sender,
             (!next || open->due_ms < next->due_ms))
             next = open;
     }
-    if (!next && receiver->open_count < receiver->webhook.settings.concurrency)
+    if (!next && receiver->open_count < OPEN_MAX)
         next = open_delivery(sender, receiver);
     return next;
 }
@@ -186,7 +189,8 @@ static struct delivery *next_delivery(const struct webhook_sender *sender,
 static void begin_tries(struct webhook_sender *sender, struct receiver *receiver)
 {
     const struct ledger_webhook *webhook = &receiver->webhook;
-    size_t max = webhook->progress.failures > 0 ? 1 : webhook->settings.concurrency;
+    bool failing = webhook->progress.failures >= FAILING_FROM;
+    size_t max = failing ? 1 : webhook->settings.concurrency;
     while (webhook->state == WEBHOOK_ACTIVE && receiver->due_ms <= sender->now_ms &&
            receiver->in_flight < max) {
         struct delivery *delivery = next_delivery(sender, receiver);
@@ -308,7 +312,10 @@ static void fail(struct webhook_sender *sender, struct receiver *receiver,
     if (progress->failing_since_ms == 0)
         progress->failing_since_ms = now_ms;
     delivery->due_ms = now_ms + webhook_backoff_ms(++delivery->failures, rand_r(&sender->random));
-    int64_t wait_ms = webhook_backoff_ms(progress->failures, rand_r(&sender->random));
+    int64_t wait_ms = 0;
+    if (progress->failures >= FAILING_FROM)
+        wait_ms =
+            webhook_backoff_ms(progress->failures - FAILING_FROM + 1, rand_r(&sender->random));
     if ((call->status == 429 || call->status == 503) && call->retry_after_s > 0)
         wait_ms = call->retry_after_s * 1000;
     if (receiver->due_ms < now_ms + wait_ms)
