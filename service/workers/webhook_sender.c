@@ -33,8 +33,8 @@ enum {
     READ_EVENTS = 1024,
     ROOM_MIN = READ_EVENTS + LEDGER_EVENTS_MAX, /* a call may read one batch more */
     REQUEST_MS = 10000,
-    OPEN_MAX = 64,    /* requests of a receiver, with those that wait for their next try */
-    FAILING_FROM = 3, /* failures in a row: then the receiver fails, not a request */
+    OPEN_MAX = 64,     /* requests of a receiver, with those that wait for their next try */
+    FAILING_FROM = 10, /* failures in a row: then the receiver fails, not a request */
     GIVE_UP_MS = 3 * 24 * 3600 * 1000,
 };
 

@@ -3,6 +3,7 @@ when everything is over."""
 
 import random
 import time
+from collections import Counter
 from contextlib import ExitStack
 
 from chaos.clients import SALES
@@ -11,7 +12,8 @@ from harness.processes import HarnessError, free_port, wait_until
 from harness.receiver import Receiver
 
 CATCH_UP_S = 60
-FAILS = 0.3      # of the requests to the one that fails
+FAILS = 0.3      # of the requests to the one that fails,
+FAILS_MAX = 3    # but none more often: each failure doubles its wait
 SLOW_S = 0.3     # at most, for a request to the slow one
 WANTS = {"slow": {"batch": 1000}, "flaky": {"batch": 50, "skus": list(SALES)}, "dead": {}}
 
@@ -23,11 +25,13 @@ class Hook(Receiver):
         super().__init__()
         self.name, self.random = name, random.Random(f"{name} {seed}")
         self.secret, self.sums, self.versions, self.faults = None, {}, {}, []
+        self.failed = Counter()  # requests, by their ids
 
     def take(self, delivery):
         if self.name == "slow":
             time.sleep(self.random.uniform(0, SLOW_S))
-        elif self.random.random() < FAILS:
+        elif self.failed[delivery.id] < FAILS_MAX and self.random.random() < FAILS:
+            self.failed[delivery.id] += 1
             return 500, {}
         with self.lock:
             if not delivery.signed_by(self.secret):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -40,7 +41,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         receiver = self.server.receiver
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:
+            return  # its sender is gone
         delivery = Delivery({k.lower(): v for k, v in self.headers.items()}, body,
                             time.monotonic())
         status, headers = receiver.take(delivery)
@@ -56,6 +60,11 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        """Says nothing of senders that are gone."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Receiver:
