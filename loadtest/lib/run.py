@@ -26,6 +26,7 @@ WINDOW = {"starts_at": "2020-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 BESIDE_CONNECTIONS = 64
+WEBHOOK_BATCH = 1000
 SETTLE_S = 60               # at most, for rounds under way when the load ended
 AUDIT_SEGMENTS_MAX = 20     # kept in a result
 NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "told": 0, "untold": 0,
@@ -108,10 +109,20 @@ class Run:
         for number, sku in enumerate(self.skus):
             self.fleet.reset(sku, self.total(), self.settings["sale.segments"],
                              **self.rules(number))
+        self.make_webhooks()
         if self.settings["prefill"]:
             self.shop.progress.say(f"{self.settings['prefill']:,} orders into the ledger")
             ledger.fill(self.shop.stack, self.fleet, self.settings["prefill"],
                         self.settings["sale.segments"], self.shop.progress.tick)
+
+    def make_webhooks(self):
+        """The bare server answers every request 201, and so takes whatever webhooks bring."""
+        url = "http://%s:%d/" % self.shop.bare.address
+        for number in range(self.settings["webhooks"]):
+            status, text = self.fleet.ask("PUT", f"/admin/webhooks/load-{number}",
+                                          {"url": url, "batch": WEBHOOK_BATCH})
+            if status != 201:
+                raise HarnessError(f"PUT /admin/webhooks/load-{number}: {status} {text}")
 
     def sell_out(self):
         order = {"sku": self.skus[0], "user_id": "first", "qty": 1}

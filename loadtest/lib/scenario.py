@@ -39,6 +39,7 @@ DEFAULTS = {
     "idle_connections": 5000,
     "beside_per_s": 0,         # orders that others place meanwhile, at a constant rate
     "readers": 0,              # that follow the feed of events meanwhile
+    "webhooks": 0,             # that get 1,000 events at a time meanwhile
     "order.keys": False,       # whether orders carry an idempotency key of their own
     "order.users": "10000000",  # how many place orders; "distinct": one for each order
     "sale.total": "ample",     # units, or more than can be sold
