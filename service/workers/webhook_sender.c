@@ -27,7 +27,7 @@
 #include "sql/orders/orders.h"
 
 enum {
-    TURN_MS = 50,   /* between two looks for new events */
+    TURN_MS = 100,  /* between two looks for new events */
     LIST_MS = 1000, /* between two looks for changed webhooks */
     NOTE_MS = 1000, /* between two notes of a webhook's progress */
     READ_EVENTS = 1024,
@@ -75,7 +75,8 @@ struct webhook_sender {
     struct receiver *receivers[WEBHOOKS_MAX];
     size_t count;
     struct ledger_webhook list[WEBHOOKS_MAX]; /* as last read */
-    struct ledger_event_bounds bounds;
+    struct ledger_event_bounds bounds; /* as last read; events before bounds.next are durable */
+    uint64_t connection;               /* that they were read on */
     int64_t now_ms, listed_ms, bounded_ms;
     unsigned random;
 };
@@ -253,15 +254,21 @@ static void drop_receiver(struct webhook_sender *sender, size_t i)
     free(receiver);
 }
 
+/* Forgets all receivers, and so what their queues have; the next turn begins anew. */
 static void drop_all(struct webhook_sender *sender)
+{
+    while (sender->count > 0)
+        drop_receiver(sender, 0);
+    sender->listed_ms = sender->bounded_ms = 0;
+}
+
+static void note_and_drop_all(struct webhook_sender *sender)
 {
     bool noted = true; /* a ledger that hangs is waited for once */
     sender->now_ms = synced_clock_ms(&sender->base.service->clock);
-    while (sender->count > 0) {
-        noted = noted && note(sender, sender->receivers[0]);
-        drop_receiver(sender, 0);
-    }
-    sender->listed_ms = sender->bounded_ms = 0;
+    for (size_t i = 0; i < sender->count; i++)
+        noted = noted && note(sender, sender->receivers[i]);
+    drop_all(sender);
 }
 
 static void disable(struct webhook_sender *sender, struct receiver *receiver,
@@ -370,69 +377,89 @@ static void run_transfers(struct webhook_sender *sender)
 /* ---- reading ---- */
 
 struct reading {
-    const struct webhook_sender *sender;
-    struct receiver *receiver;
+    struct webhook_sender *sender;
+    struct receiver *asks; /* the receiver that the feed is read for */
 };
 
-static void add_event(const struct reading *reading, struct event_writer *writer,
+/* Writes the event's text once for all that want it. */
+static void add_event(struct receiver *const *takers, size_t count, struct event_writer *writer,
                       const struct ledger_event *event, uint64_t position)
 {
     char text[EVENT_TEXT_MAX];
-    size_t length = (size_t)(event_text(text, writer, event, position) - text);
-    char *copy = malloc(length);
-    if (!copy)
-        abort();
-    memcpy(copy, text, length);
-    webhook_queue_add(&reading->receiver->queue, event, position, copy, length);
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct webhook_queue *queue = &takers[i]->queue;
+        if (position < queue->next || webhook_queue_room(queue) == 0 ||
+            !webhook_wants(&takers[i]->webhook.settings, event))
+            continue;
+        if (length == 0)
+            length = (size_t)(event_text(text, writer, event, position) - text);
+        char *copy = malloc(length);
+        if (!copy)
+            abort();
+        memcpy(copy, text, length);
+        webhook_queue_add(queue, event, position, copy, length);
+    }
 }
 
+/* True when the batch has the receiver's next event, and all of it fits into its queue. That of a
+ * receiver that asks is empty enough. */
+static bool takes(const struct receiver *receiver, const struct reading *reading,
+                  const struct ledger_event_batch *batch)
+{
+    const struct webhook_queue *queue = &receiver->queue;
+    return receiver->webhook.state == WEBHOOK_ACTIVE && !receiver->gap &&
+           queue->next >= batch->position && queue->next - batch->position < batch->events &&
+           (receiver == reading->asks || webhook_queue_room(queue) >= batch->events);
+}
+
+/* Gives a batch to the receiver that asks, and to all others that are as far as it is. */
 static void visit(const struct ledger_event_batch *batch, void *context)
 {
     const struct reading *reading = context;
-    struct receiver *receiver = reading->receiver;
+    struct webhook_sender *sender = reading->sender;
+    struct receiver *takers[WEBHOOKS_MAX];
+    size_t count = 0;
     struct ledger_event event = {.order_id = 0};
     struct event_writer writer;
     const char *at = batch->body;
-    uint64_t position = batch->position;
-    receiver->gap |= position > receiver->queue.next;
-    if (receiver->gap)
+    uint64_t position = batch->position, end = batch->position + batch->events;
+    reading->asks->gap |= position > reading->asks->queue.next;
+    for (size_t i = 0; i < sender->count; i++)
+        if (takes(sender->receivers[i], reading, batch))
+            takers[count++] = sender->receivers[i];
+    if (count == 0)
         return;
-    event_writer_init(&writer, reading->sender->base.service->config.pod, batch->written_ms);
-    for (; webhook_queue_room(&receiver->queue) > 0 && ledger_event_next(batch, &at, &event);
-         position++)
-        if (position >= receiver->queue.next && webhook_wants(&receiver->webhook.settings, &event))
-            add_event(reading, &writer, &event, position);
-    if (at)
+    event_writer_init(&writer, sender->base.service->config.pod, batch->written_ms);
+    for (; position < end && ledger_event_next(batch, &at, &event); position++)
+        add_event(takers, count, &writer, &event, position);
+    if (position < end || at)
         log_event(LOG_ERROR, "event_batch_damaged", "batch=%llu position=%llu effect=%s",
                   (unsigned long long)batch->id, (unsigned long long)position,
                   LOG_QUOTE("the events from there to the end of the batch are not delivered"));
-    receiver->queue.next = batch->position + batch->events;
+    for (size_t i = 0; i < count; i++)
+        takers[i]->queue.next = end;
 }
 
-/* Reads further events, and makes them durable before anybody is told of them. False: the sender
- * does not know what it has read. */
-static bool read_events(struct webhook_sender *sender, struct receiver *receiver)
-{
-    struct ledger *ledger = sender->base.ledger;
-    struct reading reading = {sender, receiver};
-    uint64_t next = receiver->queue.next;
-    if (ledger_events_read(ledger, receiver->queue.next, READ_EVENTS, visit, &reading) != LEDGER_OK)
-        return true;
-    return receiver->queue.next == next ||
-           ledger_confirm(ledger, ledger_connection(ledger)) == LEDGER_OK;
-}
-
-/* Fills the receiver's queue. False, likewise. */
+/* Fills the receiver's queue, with events that the last look has found. False when they may come
+ * from another feed than its bounds. */
 static bool fill(struct webhook_sender *sender, struct receiver *receiver)
 {
     const struct ledger_event_bounds *bounds = &sender->bounds;
+    const struct webhook_queue *queue = &receiver->queue;
+    struct reading reading = {sender, receiver};
+    struct ledger *ledger = sender->base.ledger;
     bool good = true;
-    if (receiver->webhook.state != WEBHOOK_ACTIVE)
+    if (receiver->webhook.state != WEBHOOK_ACTIVE ||
+        ledger_connection(ledger) != sender->connection)
         return true;
-    receiver->gap |= receiver->queue.next < bounds->oldest;
-    if (!receiver->gap && receiver->queue.next < bounds->next &&
-        webhook_queue_room(&receiver->queue) >= ROOM_MIN)
-        good = read_events(sender, receiver);
+    receiver->gap |= queue->next < bounds->oldest;
+    if (!receiver->gap && queue->next < bounds->next && webhook_queue_room(queue) >= ROOM_MIN) {
+        uint64_t left = bounds->next - queue->next;
+        ledger_events_read(ledger, queue->next, left < READ_EVENTS ? (uint32_t)left : READ_EVENTS,
+                           visit, &reading);
+        good = ledger_connection(ledger) == sender->connection;
+    }
     if (receiver->gap)
         disable(sender, receiver, WEBHOOK_REASON_EXPIRED);
     return good;
@@ -486,6 +513,23 @@ static void read_list(struct webhook_sender *sender)
 
 /* ---- the thread ---- */
 
+/* Reads the ends of the feed, and makes durable what is before them. */
+static bool read_bounds(struct webhook_sender *sender)
+{
+    struct ledger *ledger = sender->base.ledger;
+    struct ledger_event_bounds bounds;
+    if (ledger_events_bounds(ledger, &bounds) != LEDGER_OK)
+        return false;
+    uint64_t connection = ledger_connection(ledger);
+    bool known = bounds.next == sender->bounds.next && connection == sender->connection;
+    if (!known && ledger_confirm(ledger, connection) != LEDGER_OK)
+        return false;
+    sender->bounds = bounds;
+    sender->connection = connection;
+    sender->bounded_ms = sender->now_ms;
+    return true;
+}
+
 /* Asks the ledger for changed webhooks and for the ends of the feed, each when it is due. False
  * when it does not answer. */
 static bool look(struct webhook_sender *sender)
@@ -494,9 +538,8 @@ static bool look(struct webhook_sender *sender)
         read_list(sender);
     if (sender->count == 0 || llabs(sender->now_ms - sender->bounded_ms) < TURN_MS)
         return true;
-    if (ledger_events_bounds(sender->base.ledger, &sender->bounds) != LEDGER_OK)
+    if (!read_bounds(sender))
         return false;
-    sender->bounded_ms = sender->now_ms;
     for (size_t i = 0; i < sender->count; i++) { /* a ledger that has gone back in time */
         struct receiver *receiver = sender->receivers[i];
         receiver->gap |= receiver->queue.next > sender->bounds.next;
@@ -509,11 +552,11 @@ static void turn(struct webhook_sender *sender)
     sender->now_ms = synced_clock_ms(&sender->base.service->clock);
     run_transfers(sender);
     bool good = look(sender);
-    for (size_t i = sender->count; i-- > 0;) {
+    for (size_t i = 0; i < sender->count; i++) {
         struct receiver *receiver = sender->receivers[i];
         if (good && !fill(sender, receiver)) {
-            drop_receiver(sender, i);
-            continue;
+            drop_all(sender);
+            break;
         }
         begin_tries(sender, receiver);
         if (good && llabs(sender->now_ms - receiver->noted_ms) >= NOTE_MS)
@@ -530,14 +573,14 @@ static void run(void *context)
     struct service *service = sender->base.service;
     while (!worker_stopping(&sender->base.thread)) {
         if (!atomic_load(&service->publishes) || !atomic_load(&service->prepared)) {
-            drop_all(sender);
+            note_and_drop_all(sender);
             worker_sleep_ns(&sender->base.thread, TURN_MS * CLOCK_NS_PER_MS);
             continue;
         }
         turn(sender);
         curl_multi_poll(sender->multi, NULL, 0, TURN_MS, NULL);
     }
-    drop_all(sender);
+    note_and_drop_all(sender);
 }
 
 static bool open_sender(void *self, char *error_out, size_t error_size)
