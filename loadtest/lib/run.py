@@ -212,7 +212,7 @@ class Run:
         if not count:
             yield []
             return
-        argv = generators.wrk_argv(self.fleet.door.url(), count, count, seconds, "events")
+        argv = [generators.HERE / "tools/follow", count, seconds, "%s:%d" % self.fleet.door.address]
         with generators.beside(argv, {"CALL_TOKEN": self.fleet.token}) as found:
             yield found
 
