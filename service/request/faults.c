@@ -7,6 +7,7 @@
 #include "lua/redis.h"
 #include "service/log/log.h"
 #include "service/request/trace.h"
+#include "sql/events/events.h"
 
 static const char *const names[STOCK_SERVERS] = {
     [STOCK_REDIS] = "redis",
@@ -103,4 +104,11 @@ void faults_log_damage(struct ledger *ledger)
 {
     if (ledger_fault(ledger)->damaged)
         faults_log_ledger(ledger, NULL, NULL); /* event and effect are the ones of damage */
+}
+
+void faults_log_events(const struct ledger_event_batch *batch, uint64_t position,
+                       const char *effect)
+{
+    log_failure(LOG_ERROR, "event_damaged", "ledger", "batch=%llu position=%llu effect=%s",
+                (unsigned long long)batch->id, (unsigned long long)position, LOG_QUOTE(effect));
 }

@@ -9,6 +9,7 @@
 #include "service/request/answer.h"
 #include "stock/stock.h"
 
+struct ledger_event_batch;
 struct redis;
 struct trace;
 
@@ -37,5 +38,9 @@ void faults_log_redis(struct redis *redis, const char *event, const char *effect
 
 /* Logs a damaged row found since the last call, although the work went on without it. */
 void faults_log_damage(struct ledger *ledger);
+
+/* Logs that a batch of events makes no sense from `position` on. */
+void faults_log_events(const struct ledger_event_batch *batch, uint64_t position,
+                       const char *effect);
 
 #endif

@@ -58,14 +58,12 @@ static void note_page(const struct ledger_event_batch *batch, void *context)
 {
     struct feed *feed = context;
     bool damaged = false;
-    if (feed->read_count == PAGES_MAX || batch->events == 0)
+    if (feed->read_count == PAGES_MAX)
         return;
     feed->read[feed->read_count++] =
         feed_page_make(batch, feed->base.service->config.pod, &damaged);
     if (damaged)
-        log_failure(LOG_ERROR, "event_damaged", "ledger", "batch=%llu position=%llu effect=%s",
-                    (unsigned long long)batch->id, (unsigned long long)batch->position,
-                    LOG_QUOTE("readers do not get events of this batch"));
+        faults_log_events(batch, batch->position, "readers do not get all events of this batch");
 }
 
 /* Reads the pages from `position` on, as of now. */

@@ -434,9 +434,7 @@ static void visit(const struct ledger_event_batch *batch, void *context)
     for (; position < end && ledger_event_next(batch, &at, &event); position++)
         add_event(takers, count, &writer, &event, position);
     if (position < end || at)
-        log_event(LOG_ERROR, "event_batch_damaged", "batch=%llu position=%llu effect=%s",
-                  (unsigned long long)batch->id, (unsigned long long)position,
-                  LOG_QUOTE("the events from there to the end of the batch are not delivered"));
+        faults_log_events(batch, position, "webhooks do not get all events of this batch");
     for (size_t i = 0; i < count; i++)
         takers[i]->queue.next = end;
 }

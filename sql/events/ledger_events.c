@@ -6,7 +6,11 @@
 
 #include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
+#include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
+
+_Static_assert((int)LEDGER_ORDERS_MAX <= (int)LEDGER_EVENTS_MAX, "a commit writes one batch");
+_Static_assert((int)LEDGER_RETURNS_MAX <= (int)LEDGER_EVENTS_MAX, "so does a return");
 
 void ledger_events_write(struct ledger *ledger, bool on)
 {
@@ -30,7 +34,10 @@ static void visit_rows(struct ledger *ledger, ledger_event_visit *visit, void *c
             .body = row[4] ? row[4] : "",
             .length = row[4] ? strlen(row[4]) : 0,
         };
-        visit(&batch, context);
+        if (ledger_number_valid(row[2], 1, LEDGER_EVENTS_MAX))
+            visit(&batch, context);
+        else
+            ledger_note_damage(ledger, "event_batch: id %s with %s events", row[0], row[2]);
     }
 }
 

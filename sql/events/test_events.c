@@ -1,5 +1,6 @@
 /* Events in the ledger: each change of an order writes one, in its transaction; they get positions
  * in an order in which nothing is passed over; readers read on from a position. */
+#include "base/fault.h"
 #include "sql/events/events.h"
 #include "sql/payments/payments.h"
 #include "sql/sales/sales.h"
@@ -455,6 +456,22 @@ static void test_line_that_makes_no_sense_ends_its_batch(void **state)
     }
 }
 
+static void test_batch_of_an_impossible_size_is_left_out(void **state)
+{
+    (void)state;
+    static const uint32_t bad[] = {0, LEDGER_EVENTS_MAX + 1, UINT32_MAX};
+    for (uint64_t id = 1; id <= 2; id++)
+        sell(id, 1, "u");
+    assert_int_equal(place(7, 1), LEDGER_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sql_server_do("UPDATE event_batch SET events=%u WHERE position=1", bad[i]);
+        ledger_fault(ledger)->damaged = false;
+        assert_int_equal(read_from(1, 100), 1);
+        assert_int_equal(batches[0].position, 2);
+        assert_true(ledger_fault(ledger)->damaged);
+    }
+}
+
 static void test_each_type_has_a_name_of_its_own(void **state)
 {
     (void)state;
@@ -482,6 +499,7 @@ int main(void)
         TEST(test_what_was_published_of_a_sale_is_noted_with_it),
         TEST(test_old_batches_are_deleted_and_the_feed_begins_later),
         TEST(test_line_that_makes_no_sense_ends_its_batch),
+        TEST(test_batch_of_an_impossible_size_is_left_out),
         TEST(test_each_type_has_a_name_of_its_own),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
