@@ -95,7 +95,8 @@ static double lag_value(const struct live_events *events, const struct ledger_we
 
 static double failing_value(const struct live_events *events, const struct ledger_webhook *webhook)
 {
-    return (double)seconds_since(events, webhook->progress.failing_since_ms);
+    bool tried = webhook->state == WEBHOOK_ACTIVE;
+    return tried ? (double)seconds_since(events, webhook->progress.failing_since_ms) : 0;
 }
 
 static double disabled_value(const struct live_events *events, const struct ledger_webhook *webhook)

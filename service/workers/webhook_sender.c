@@ -327,7 +327,7 @@ static void fail(struct webhook_sender *sender, struct receiver *receiver,
         wait_ms = call->retry_after_s * 1000;
     if (receiver->due_ms < now_ms + wait_ms)
         receiver->due_ms = now_ms + wait_ms;
-    progress->next_try_ms = receiver->due_ms;
+    progress->next_try_ms = receiver->due_ms > now_ms ? receiver->due_ms : delivery->due_ms;
     if (now_ms - progress->failing_since_ms >= GIVE_UP_MS)
         disable(sender, receiver, WEBHOOK_REASON_FAILING);
 }

@@ -275,6 +275,10 @@ def test_dead_and_slow_receivers_delay_nobody(daemon, receiver):
         slow.assert_in_order()
     wait_until(lambda: get(daemon, "dead").get("failing_since"), "the failure's note")
     assert get(daemon, "dead")["lag"] == 50 and "next_try_at" in get(daemon, "dead")
+    failing = 'seckill_webhook_failing_seconds{webhook="dead"}'
+    wait_until(lambda: daemon.metric(failing), "the failing receiver's metric")
+    post(daemon, "pause", name="dead")
+    wait_until(lambda: daemon.metric(failing) == 0, "that of a paused one")
 
 
 def test_event_that_always_fails_holds_up_only_its_order(daemon, receiver):
