@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies the feed of events into a Redis Stream; it needs Python's standard library alone.
+"""Copies the feed of events into a Redis Stream. Needs redis-py (Debian: python3-redis).
 
 usage: events_to_redis.py STREAM
 
@@ -15,14 +15,14 @@ EVENTS_REDIS_URL   redis://127.0.0.1:6379 by default
 """
 import json
 import os
-import socket
 import sys
-import urllib.parse
 import urllib.request
+
+import redis
 
 URL = os.environ.get("EVENTS_URL", "http://127.0.0.1:8080")
 TOKEN_FILE = os.environ.get("EVENTS_TOKEN_FILE")
-REDIS = urllib.parse.urlsplit(os.environ.get("EVENTS_REDIS_URL", "redis://127.0.0.1:6379"))
+REDIS = os.environ.get("EVENTS_REDIS_URL", "redis://127.0.0.1:6379")
 WAIT_S = 20
 
 
@@ -37,42 +37,24 @@ def read(after):
         return json.load(answer)
 
 
-def call(redis, *commands):
-    """Sends the commands together; returns the answer to the last one, which must be no error."""
-    for command in commands:
-        words = [word.encode() for word in command]
-        redis.write(b"*%d\r\n" % len(words))
-        redis.writelines(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-    redis.flush()
-    answer = [answer_of(redis) for _ in commands][-1]
-    if isinstance(answer, str) and answer[0] == "-":
-        sys.exit(f"Redis says {answer}")
-    return answer
-
-
-def answer_of(redis):
-    """An array as a list; an error as its text, which begins with a minus sign."""
-    line = redis.readline().rstrip().decode()
-    if not line:
-        raise ConnectionError("Redis has closed the connection")
-    if line[0] == "*":
-        return [answer_of(redis) for _ in range(int(line[1:]))]
-    return redis.read(int(line[1:]) + 2)[:-2].decode() if line[0] == "$" else line
+def append(server, stream, events):
+    """In one transaction: Redis writes all of them, or none when it is full or read-only. Within it
+    an entry that is there already is refused, and the others are written."""
+    batch = server.pipeline()
+    for event in events:
+        batch.xadd(stream, {"event": json.dumps(event)}, id=f"{event['id']}-0")
+    for answer in batch.execute(raise_on_error=False):
+        if isinstance(answer, redis.ResponseError) and "equal or smaller" not in str(answer):
+            raise answer
 
 
 def main(stream):
-    redis = socket.create_connection((REDIS.hostname, REDIS.port or 6379)).makefile("rwb")
-    if REDIS.password:
-        call(redis, ["AUTH", *filter(None, [REDIS.username]), REDIS.password])
-    last = call(redis, ["XREVRANGE", stream, "+", "-", "COUNT", "1"])
-    after = last[0][0].split("-")[0] if last else None
+    server = redis.Redis.from_url(REDIS)
+    last = server.xrevrange(stream, count=1)
+    after = last[0][0].decode().split("-")[0] if last else None
     while True:
         page = read(after)
-        entries = [["XADD", stream, f"{event['id']}-0", "event",
-                    json.dumps(event, separators=(",", ":"))] for event in page["events"]]
-        # In one transaction: Redis writes all of them, or none when it is full or read-only. Within
-        # it an entry that is there already is refused, and the others are written.
-        call(redis, ["MULTI"], *entries, ["EXEC"])
+        append(server, stream, page["events"])
         after = page["next"]
 
 

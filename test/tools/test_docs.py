@@ -7,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import threading
 import xml.etree.ElementTree
 
@@ -161,7 +162,7 @@ def test_stream_has_each_event_once_in_its_place(daemon):
            "EVENTS_REDIS_URL": daemon.stack.redis_url}
 
     def copy():
-        return spawn([EXAMPLES / "events_to_redis.py", "shop:events"], env=env)
+        return spawn([sys.executable, EXAMPLES / "events_to_redis.py", "shop:events"], env=env)
 
     def stream():
         return [(entry_id.decode(), json.loads(event)) for entry_id, (_, event) in
