@@ -23,11 +23,12 @@ function headersOf({ body, key }, secret) {
   };
 }
 
+// null: there is none, or the answer was cut off.
 async function readJson(response) {
   try {
     return await response.json();
   } catch {
-    return {};
+    return null;
   }
 }
 
@@ -42,7 +43,7 @@ function outcomeOf(status, code) {
   return ["unavailable", "overloaded"].includes(code) ? "failed" : "unknown";
 }
 
-// {outcome, status, json}; it never throws. Without an answer the outcome is unknown.
+// {outcome, status, json}; it never throws. Without a whole answer the outcome is unknown.
 export async function call({ method, path, body, key }, secret = token.get()) {
   try {
     const response = await fetch(path, {
@@ -55,7 +56,11 @@ export async function call({ method, path, body, key }, secret = token.get()) {
       signal: AbortSignal.timeout(ANSWER_MS),
     });
     const json = await readJson(response);
-    return { outcome: outcomeOf(response.status, json.code), status: response.status, json };
+    if (response.ok && json === null) {
+      throw new Error("it was cut off");
+    }
+    const { status } = response;
+    return { outcome: outcomeOf(status, json?.code), status, json: json ?? {} };
   } catch (error) {
     return { outcome: "unknown", status: 0, json: {}, error: String(error.message ?? error) };
   }
@@ -73,5 +78,5 @@ export function explain({ status, json, error }) {
   if (json.detail) {
     return `${json.detail} (${status} ${json.code})`;
   }
-  return status > 0 ? `The service answered ${status}.` : `There was no answer (${error}).`;
+  return status > 0 ? `The service answered ${status}.` : `No complete answer came (${error}).`;
 }

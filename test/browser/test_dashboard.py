@@ -511,6 +511,16 @@ def test_nothing_serious_for_axe(chrome, daemon, size, scheme):
     no_errors(page)
 
 
+def test_answer_that_is_cut_off_is_no_answer(chrome, daemon):
+    """As on a line that fails, or by a daemon that is too slow for the page's patience."""
+    reply = dashboard(chrome, daemon).eval("""(async () => {
+        const { call } = await import("/dashboard/admin.js");
+        window.fetch = async () => new Response('{"payments":[', { status: 200 });
+        return call({ method: "GET", path: "admin/payments" });
+    })()""")
+    assert reply["outcome"] == "unknown" and "cut off" in reply["error"]
+
+
 def test_nothing_moves_for_those_who_want_that(chrome, daemon):
     daemon.reset("demo", 10, 2)
     page = dashboard(chrome, daemon, reducedMotion="reduce")
