@@ -12,7 +12,8 @@ RECENT = 3000  # orders and keys that clients choose from when they call again
 # Answers that tell what became of an order, and answers that leave it open.
 ACCEPTED = ("201", "200")
 UNKNOWN = (None, "503 outcome_unknown")  # None: no answer came
-NOT_NOW = ("503 unavailable", "503 overloaded", "503 no_order_id")
+# Nothing was done. A daemon that was paused for longer than a request may take to come says 408.
+NOT_NOW = ("408 request_timeout", "503 unavailable", "503 overloaded")
 # Answers of which the shop learns that it owes the money back.
 PAID_BACK = ("409 payment_too_late", "409 already_paid")
 # The members of an answer that tell of an order's units, time and payment.
