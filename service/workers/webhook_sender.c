@@ -187,11 +187,16 @@ static struct delivery *next_delivery(const struct webhook_sender *sender,
     return next;
 }
 
+/* True while the receiver itself fails, not only some of its requests. */
+static bool is_failing(const struct receiver *receiver)
+{
+    return receiver->webhook.progress.failures >= FAILING_FROM;
+}
+
 static void begin_tries(struct webhook_sender *sender, struct receiver *receiver)
 {
     const struct ledger_webhook *webhook = &receiver->webhook;
-    bool failing = webhook->progress.failures >= FAILING_FROM;
-    size_t max = failing ? 1 : webhook->settings.concurrency;
+    size_t max = is_failing(receiver) ? 1 : webhook->settings.concurrency;
     while (webhook->state == WEBHOOK_ACTIVE && receiver->due_ms <= sender->now_ms &&
            receiver->in_flight < max) {
         struct delivery *delivery = next_delivery(sender, receiver);
@@ -290,10 +295,11 @@ static void disable(struct webhook_sender *sender, struct receiver *receiver,
 static void succeed(struct receiver *receiver, struct delivery *delivery)
 {
     struct webhook_progress *progress = &receiver->webhook.progress;
-    if (progress->failures >= FAILING_FROM)
+    if (is_failing(receiver)) {
         log_event(LOG_INFO, "webhook_recovered", "webhook=%s", receiver->webhook.name);
-    for (size_t i = 0; i < receiver->open_count && progress->failures >= FAILING_FROM; i++)
-        receiver->open[i]->due_ms = 0; /* they failed with the receiver, not by themselves */
+        for (size_t i = 0; i < receiver->open_count; i++)
+            receiver->open[i]->due_ms = 0; /* they failed with the receiver, not by themselves */
+    }
     progress->delivered += delivery->run.count;
     progress->failures = 0;
     progress->failing_since_ms = progress->next_try_ms = 0;
@@ -320,7 +326,7 @@ static void fail(struct webhook_sender *sender, struct receiver *receiver,
         progress->failing_since_ms = now_ms;
     delivery->due_ms = now_ms + webhook_backoff_ms(++delivery->failures, rand_r(&sender->random));
     int64_t wait_ms = 0;
-    if (progress->failures >= FAILING_FROM)
+    if (is_failing(receiver))
         wait_ms =
             webhook_backoff_ms(progress->failures - FAILING_FROM + 1, rand_r(&sender->random));
     if ((call->status == 429 || call->status == 503) && call->retry_after_s > 0)
@@ -389,8 +395,7 @@ static void add_event(struct receiver *const *takers, size_t count, struct event
     size_t length = 0;
     for (size_t i = 0; i < count; i++) {
         struct webhook_queue *queue = &takers[i]->queue;
-        if (position < queue->next || webhook_queue_room(queue) == 0 ||
-            !webhook_wants(&takers[i]->webhook.settings, event))
+        if (position < queue->next || !webhook_wants(&takers[i]->webhook.settings, event))
             continue;
         if (length == 0)
             length = (size_t)(event_text(text, writer, event, position) - text);
@@ -402,15 +407,13 @@ static void add_event(struct receiver *const *takers, size_t count, struct event
     }
 }
 
-/* True when the batch has the receiver's next event, and all of it fits into its queue. That of a
- * receiver that asks is empty enough. */
-static bool takes(const struct receiver *receiver, const struct reading *reading,
-                  const struct ledger_event_batch *batch)
+/* True when the batch has the receiver's next event, and all of it fits into its queue. */
+static bool takes(const struct receiver *receiver, const struct ledger_event_batch *batch)
 {
     const struct webhook_queue *queue = &receiver->queue;
     return receiver->webhook.state == WEBHOOK_ACTIVE && !receiver->gap &&
            queue->next >= batch->position && queue->next - batch->position < batch->events &&
-           (receiver == reading->asks || webhook_queue_room(queue) >= batch->events);
+           webhook_queue_room(queue) >= batch->events;
 }
 
 /* Gives a batch to the receiver that asks, and to all others that are as far as it is. */
@@ -426,7 +429,7 @@ static void visit(const struct ledger_event_batch *batch, void *context)
     uint64_t position = batch->position, end = batch->position + batch->events;
     reading->asks->gap |= position > reading->asks->queue.next;
     for (size_t i = 0; i < sender->count; i++)
-        if (takes(sender->receivers[i], reading, batch))
+        if (takes(sender->receivers[i], batch))
             takers[count++] = sender->receivers[i];
     if (count == 0)
         return;
