@@ -41,6 +41,7 @@ struct redis {
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
     bool leaving;          /* the server takes no writes; see why_leave */
+    bool never_waits;      /* see redis_never_wait */
     const char *doing;     /* see redis_set_doing */
     struct fault fault;
     _Atomic(const char *) place; /* one of `places`: other threads may ask for it */
@@ -310,9 +311,22 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
  * returns NULL for each. */
 static bool flush(struct redis *redis, bool lazily)
 {
-    if (redis->wire && !wire_flush(redis->wire, lazily))
+    bool sent = true;
+    if (redis->wire)
+        sent = redis->never_waits ? wire_push(redis->wire) : wire_flush(redis->wire, lazily);
+    if (!sent)
         disconnect(redis, wire_error(redis->wire));
     return redis->wire != NULL;
+}
+
+void redis_never_wait(struct redis *redis)
+{
+    redis->never_waits = true;
+}
+
+bool redis_unsent(const struct redis *redis)
+{
+    return redis->wire && wire_unsent(redis->wire);
 }
 
 bool redis_flush(struct redis *redis)

@@ -123,6 +123,12 @@ struct redisReply *redis_receive(struct redis *redis);
  * redis_receive returns NULL for each reply due. */
 bool redis_flush(struct redis *redis);
 
+/* From now on whatever sends on this client sends what the socket takes at once, and the next
+ * redis_flush goes on; redis_receive is not called. redis_unsent tells whether something is left,
+ * for which the caller polls with POLLOUT. */
+void redis_never_wait(struct redis *redis);
+bool redis_unsent(const struct redis *redis);
+
 /* For a caller that waits for replies with poll(2). redis_fd returns the socket, or -1 without a
  * connection. redis_fill reads once what has arrived; false: the connection is lost. redis_parsed
  * returns the next complete reply among what was read, or NULL; the caller frees it. */

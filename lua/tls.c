@@ -232,6 +232,7 @@ static bool make_ssl(struct tls *tls, const struct url *url, const char *host)
     if (!bio)
         return keep_error(tls, "out of memory");
     SSL_set_bio(tls->ssl, bio, bio);
+    SSL_set_mode(tls->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     return expect_host(tls->ssl, host) || keep_error(tls, "the host cannot be a certificate's");
 }
 
@@ -297,6 +298,15 @@ bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64
         sent += step == STEP_DONE ? done : 0;
     }
     return true;
+}
+
+ptrdiff_t tls_send_some(struct tls *tls, const char *bytes, size_t count)
+{
+    size_t done = 0;
+    tls->more = false;
+    prepare();
+    enum step step = next_step(tls, SSL_write_ex(tls->ssl, bytes, count, &done), 0);
+    return step == STEP_FAILED ? -1 : step == STEP_DONE ? (ptrdiff_t)done : 0;
 }
 
 ptrdiff_t tls_receive(struct tls *tls, char *bytes, size_t size, int64_t until_ms)

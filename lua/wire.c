@@ -204,6 +204,43 @@ bool wire_flush(struct wire *wire, bool lazily)
     return !wire->lost;
 }
 
+/* Returns the number of bytes sent at once; -1: the connection is lost. */
+static ptrdiff_t push_some(struct wire *wire)
+{
+    ssize_t done;
+    if (wire->tls) {
+        done = tls_send_some(wire->tls, wire->out, wire->out_used);
+        wire->lost |= done < 0;
+        return done;
+    }
+    do
+        done = send(wire->fd, wire->out, wire->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (done < 0 && errno == EINTR);
+    if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (done < 0)
+        lose_socket(wire, strerror(errno));
+    return done;
+}
+
+bool wire_push(struct wire *wire)
+{
+    ptrdiff_t done = 1;
+    while (wire->out_used > 0 && !wire->lost && done > 0) {
+        done = push_some(wire);
+        if (done > 0) {
+            wire->out_used -= (size_t)done;
+            memmove(wire->out, wire->out + done, wire->out_used);
+        }
+    }
+    return !wire->lost;
+}
+
+bool wire_unsent(const struct wire *wire)
+{
+    return wire->out_used > 0;
+}
+
 /* ---- in ---- */
 
 bool wire_parsed(struct wire *wire, struct redisReply **reply_out)
