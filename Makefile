@@ -131,7 +131,8 @@ sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
 test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
 tool     := $(wildcard lock/tool/*.c)
 ctl_part := $(filter-out ctl/main.c $(test_src),$(wildcard ctl/*.c ctl/*/*.c))
-programs := service/main.c $(tool) lock/example.c ctl/main.c $(ctl_part)
+examples := $(wildcard lock/examples/*.c)
+programs := service/main.c $(tool) $(examples) ctl/main.c $(ctl_part)
 parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
@@ -153,7 +154,7 @@ LOCK_VERSION := 1.0.0
 
 all: $(daemon) $(control) $(load_tools) $(recorder) seclock
 	@:
-tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(simulate_tests) $(BUILD)/test/shifted_clock.so
+tests: all $(tests) $(lock_tests) $(simulate_tests) $(BUILD)/test/shifted_clock.so
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
@@ -232,11 +233,10 @@ $(BUILD)/$(soname): $(lock_object) lock/seclock.map
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
-$(BUILD)/lock/example.o $(BUILD)/test/lock/embedded.o: CPPFLAGS += -Ilock
+$(call object,$(examples) test/lock/embedded.c): CPPFLAGS += -Ilock
 $(BUILD)/lock/tool/seclock.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 $(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
-$(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
-$(BUILD)/seclock $(BUILD)/lock_example:
+$(BUILD)/seclock:
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
@@ -252,6 +252,7 @@ lock_pc = { echo 'Name: seclock'; \
 
 install-lock: seclock
 	$(call put,644,lock/seclock.h,$(INCLUDEDIR)/seclock.h)
+	$(call put,644,lock/seclock_value.h,$(INCLUDEDIR)/seclock_value.h)
 	$(call put,644,$(BUILD)/libseclock.a,$(LIBDIR)/libseclock.a)
 	$(call put,755,$(BUILD)/$(soname),$(LIBDIR)/libseclock.so.$(LOCK_VERSION))
 	$(call say,LN,$(LIBDIR)/libseclock.so)
@@ -262,7 +263,7 @@ install-lock: seclock
 	$(call put,644,lock/tool/seclock.1,$(MANDIR)/man1/seclock.1)
 
 uninstall-lock:
-	$(call drop,$(INCLUDEDIR)/seclock.h $(addprefix $(LIBDIR)/,libseclock.a libseclock.so $(soname) \
+	$(call drop,$(addprefix $(INCLUDEDIR)/,seclock.h seclock_value.h) $(addprefix $(LIBDIR)/,libseclock.a libseclock.so $(soname) \
 	    libseclock.so.$(LOCK_VERSION) pkgconfig/seclock.pc) $(PREFIX)/bin/seclock $(MANDIR)/man1/seclock.1)
 
 # What the lock tests run as processes of their own, and the bench of the locks.
@@ -356,7 +357,7 @@ tidy_limit := $(addprefix --extra-arg=,-Xclang -analyzer-config -Xclang max-node
 tidy: $(call tidy_of,$(tidy_src))
 
 $(call tidy_of,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
-$(call tidy_of,lock/example.c test/lock/embedded.c): CPPFLAGS += -Ilock
+$(call tidy_of,$(examples) test/lock/embedded.c): CPPFLAGS += -Ilock
 $(call tidy_of,lock/tool/seclock.c): CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 
 $(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy

@@ -10,7 +10,14 @@ enum lock_feature {
     LOCK_PERMITTED = 4, /* knows permits and limit */
 };
 
-enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */
+enum {
+    LOCK_RENEWALS_MAX = 256, /* holds that are renewed by one call */
+    LOCK_CHANNEL_MAX = 240,  /* bytes of a channel's name, with its NUL */
+};
+
+struct script_call;
+
+enum lock_step { LOCK_ACQUIRE, LOCK_RENEW, LOCK_RELEASE, LOCK_LEAVE };
 
 /* Several threads may call any function at once, for different handles: renew also while the
  * holder's thread reads the handle, but never twice for one handle. Each function sends one or few
@@ -19,7 +26,7 @@ enum { LOCK_RENEWALS_MAX = 256 }; /* holds that are renewed by one call */
 struct lock_driver {
     enum seclock_kind kind;
     unsigned features;
-    int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries, > 0 */
+    int poll_ms_min, poll_ms_max; /* of waiters whom no message wakes: between tries, > 0 */
     const void *row;              /* the differences of kinds that share a file */
 
     /* Makes the driver's state for the first server of its scheme, without connecting. SECLOCK_OK,
@@ -69,6 +76,21 @@ struct lock_driver {
     /* SECLOCK_OK or SECLOCK_NOT_OWNER: nobody held it. */
     enum seclock_result (*break_lock)(const struct lock_driver *driver, void *self,
                                       const char *name);
+
+    /* For loops (loop/), which leave to a thread what is NULL. step_call writes a step as one call
+     * to the client's Redis server; false: there is no such step. The loop sends it, and sends an
+     * unanswered one again. step_answer then does what else `acquire`, `renew` and `release` do. */
+    bool (*step_call)(void *self, const struct seclock_handle *handle, enum lock_step step,
+                      struct script_call *call_out);
+    enum seclock_result (*step_answer)(struct seclock_handle *handle, enum lock_step step,
+                                       const struct script_call *call);
+
+    /* What ends a wait early, for loops; without either, only time does. wait_channel writes the
+     * channel whose messages do, and returns how much of `wait_ms` the waiter may sleep. wait_fd
+     * returns a descriptor that becomes readable, or -1. */
+    int (*wait_channel)(void *self, const struct seclock_handle *handle, int wait_ms,
+                        char channel_out[LOCK_CHANNEL_MAX]);
+    int (*wait_fd)(const struct seclock_handle *handle);
 
     /* Both optional. */
     enum seclock_result (*set_limit)(const struct lock_driver *driver, void *self, const char *name,

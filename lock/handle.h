@@ -18,6 +18,7 @@
 
 struct lock_core;
 struct lock_driver;
+struct operation;
 struct watchdog;
 
 /* The core fills in the first part before the driver's first call and owns all parts but the
@@ -36,6 +37,7 @@ struct seclock_handle {
     _Atomic int lease_ms;
     _Atomic int64_t until_ns; /* last moment of its acquisition's requests; 0: not bounded */
     bool waits;               /* the caller will wait if the lock is busy: join the queue, if any */
+    bool polls;               /* no message ends the caller's sleeps, only time */
     bool given_back;          /* the request was released during its acquisition */
 
     /* Set by the driver: */
@@ -60,6 +62,8 @@ struct seclock_handle {
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
     void (*on_lost)(struct seclock_handle *handle, void *context);
     void *context;
+    struct operation *operation; /* of a loop (loop/); NULL: the hold belongs to none */
+    void (*leave_loop)(struct seclock_handle *handle); /* before it is freed; NULL: see above */
 };
 
 /* True when the handle belongs to a parent of this process. */

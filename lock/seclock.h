@@ -54,6 +54,7 @@ extern "C" {
 #define SECLOCK_REQUEST(...) SECLOCK_SIZED(seclock_request, __VA_ARGS__)
 #define SECLOCK_STATUS() SECLOCK_SIZED(seclock_status, )
 #define SECLOCK_STATS() SECLOCK_SIZED(seclock_stats, )
+#define SECLOCK_EVENT() SECLOCK_SIZED(seclock_event, )
 
 enum {
     SECLOCK_NAME_MAX = 96,   /* bytes of a name, with its NUL */
@@ -245,6 +246,77 @@ SECLOCK_API const char *seclock_name(const struct seclock_handle *handle);
  * handle. */
 SECLOCK_API const char *seclock_token(const struct seclock_handle *handle);
 
+/* ---- the form for event loops ----
+ *
+ * A program that waits by poll(2), epoll, libuv or libevent makes a loop of its client, waits until
+ * the loop's descriptor is readable, and takes events until there are none. What it begins here
+ * ends with an event, and nothing here waits for a server, but seclock_loop_close and seclock_free
+ * of a hold that is not released.
+ *
+ * Rules: a loop, and the handles that it made, belong to one thread at a time. A handle has one
+ * operation at a time: the next begins after the event of the last, and so does seclock_free. Holds
+ * are renewed by the client's watchdog, as all others are. Scripts go to one Redis server (also by
+ * TLS, or one that sentinels name) in one pipeline, on the loop's own thread. What the client
+ * library of a server would wait for is left to a few threads of the loop, at most four for each
+ * kind of server: connecting, Redis Cluster, and the kinds timestamp, red, table, get-lock, queue.
+ * A loop does not survive a fork: the child may only close it. */
+
+struct seclock_loop;
+
+enum seclock_event_kind {
+    SECLOCK_EVENT_ACQUIRED, /* an acquisition, or the wait for a latch, has ended */
+    SECLOCK_EVENT_RENEWED,
+    SECLOCK_EVENT_RELEASED,
+    SECLOCK_EVENT_LOST, /* a hold was lost before its release: once, as on_lost */
+};
+
+struct seclock_event {
+    size_t size; /* see Versions above */
+    enum seclock_event_kind kind;
+    enum seclock_result result; /* as of seclock_acquire, _renew, _release; SECLOCK_LOST */
+    struct seclock_handle *handle;
+    void *context; /* of the request */
+};
+
+/* Makes a loop. SECLOCK_OK or SECLOCK_FAILED (no memory or descriptors). The caller closes it after
+ * it has freed its handles, and before the client. A loop that is closed earlier ends what is under
+ * way without events, after the calls that its threads have begun. */
+SECLOCK_API enum seclock_result seclock_loop_open(struct seclock_client *client,
+                                                  struct seclock_loop **loop_out);
+SECLOCK_API void seclock_loop_close(struct seclock_loop **loop);
+
+/* The descriptor, an epoll(7)'s: to be polled for reading, and for nothing else. */
+SECLOCK_API int seclock_loop_fd(const struct seclock_loop *loop);
+
+/* Goes on with whatever can go on, and takes the next event. False: there is none; wait for the
+ * descriptor. seclock_error then gives the reason of an event that is not SECLOCK_OK. */
+SECLOCK_API bool seclock_loop_next(struct seclock_loop *loop, struct seclock_event *event_out);
+
+/* Begins to acquire: SECLOCK_OK, and *handle_out ends with SECLOCK_EVENT_ACQUIRED, whose result is
+ * one of seclock_acquire's. The caller frees the handle, whatever the result. Otherwise nothing has
+ * begun and *handle_out is NULL: SECLOCK_CONFIG, SECLOCK_UNSUPPORTED, SECLOCK_FAILED. The request
+ * has no cancel_fd and no on_lost: see seclock_loop_cancel and SECLOCK_EVENT_LOST. */
+SECLOCK_API enum seclock_result seclock_loop_acquire(struct seclock_loop *loop,
+                                                     const struct seclock_request *request,
+                                                     struct seclock_handle **handle_out);
+
+/* Begins to wait for a latch, as the request's name, wait_ms and context say; the rest of it is not
+ * used. As seclock_loop_acquire; the handle is only for seclock_loop_cancel and seclock_free. */
+SECLOCK_API enum seclock_result seclock_loop_await(struct seclock_loop *loop,
+                                                   const struct seclock_request *request,
+                                                   struct seclock_handle **handle_out);
+
+/* Begin to renew and to release a hold. SECLOCK_OK: an event follows. SECLOCK_CONFIG: the handle is
+ * not of this loop, or its last operation has not ended. */
+SECLOCK_API enum seclock_result seclock_loop_renew(struct seclock_loop *loop,
+                                                   struct seclock_handle *handle);
+SECLOCK_API enum seclock_result seclock_loop_release(struct seclock_loop *loop,
+                                                     struct seclock_handle *handle);
+
+/* Ends the wait of an acquisition: its event comes soon, mostly SECLOCK_CANCELLED; it may be
+ * SECLOCK_OK. Does nothing when none is under way. */
+SECLOCK_API void seclock_loop_cancel(struct seclock_loop *loop, struct seclock_handle *handle);
+
 /* ---- several locks at once ---- */
 
 struct seclock_member {
@@ -336,39 +408,6 @@ SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *clien
                                                     int wait_ms);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
                                                     int64_t *left_out);
-
-/* ---- values with versions: optimistic concurrency, without a lock ---- */
-
-enum seclock_store { SECLOCK_STORE_REDIS, SECLOCK_STORE_MYSQL };
-
-enum { SECLOCK_VALUE_MAX = 65536 };
-
-struct seclock_value {
-    uint64_t version; /* 0: there is no value */
-    size_t size;      /* of the data */
-    char *data;       /* owned by the caller: at least SECLOCK_VALUE_MAX bytes */
-};
-
-/* Reads a value and its version. SECLOCK_OK also when there is no value (version 0, size 0). */
-SECLOCK_API enum seclock_result seclock_value_read(struct seclock_client *client,
-                                                   enum seclock_store store, const char *name,
-                                                   struct seclock_value *value_out);
-
-/* Writes the value if its version is still `value->version` (0: if there is no value), and sets
- * value->version to the new one, which is greater. SECLOCK_OK; SECLOCK_BUSY: another changed it
- * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN: not answered, or an answer was lost and then another
- * changed the value. Redis forgets a value `ttl_ms` after its last change (0: a week). */
-SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client,
-                                                   enum seclock_store store, const char *name,
-                                                   struct seclock_value *value, int ttl_ms);
-
-/* Reads, lets `change` alter value->data and value->size, and swaps; repeats this after a random
- * pause, up to `tries_max` times, when another was faster. `change` may run several times; it
- * returns false to leave the value as it is (SECLOCK_CANCELLED). SECLOCK_OK; SECLOCK_BUSY: every
- * try came too late; SECLOCK_UNKNOWN: the change was made once or not at all. */
-SECLOCK_API enum seclock_result seclock_value_update(
-    struct seclock_client *client, enum seclock_store store, const char *name,
-    bool (*change)(struct seclock_value *value, void *context), void *context, int tries_max);
 
 /* ---- text ---- */
 

@@ -648,7 +648,8 @@ static void release_slowly(struct seclock_handle *handle, void *context)
     atomic_fetch_add(loss->losses, 1);
 }
 
-/* The server still has the hold, and says yes to each of the two. */
+/* The server still has the hold, and says yes to each of the two. In a loop there is no on_lost
+ * that could release at the same time. */
 static void test_no_release_of_a_lost_hold_says_ok(void **state)
 {
     (void)state;
@@ -1145,6 +1146,8 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < CASES; j++) {
             snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(subjects[i].kind),
                      cases[j].name);
+            if (IN_LOOP && cases[j].function == test_no_release_of_a_lost_hold_says_ok)
+                continue;
             if (!chosen(titles[count], argv + 1) || !kind_served(subjects[i].kind))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,

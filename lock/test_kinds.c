@@ -2,6 +2,8 @@
  * latches, several locks at once, versioned values, and many locks under one watchdog. */
 #include "lock/test_support.h"
 
+#include "lock/seclock_value.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -607,6 +609,8 @@ static void *latch_thread(void *argument)
 static void test_thread_that_is_cancelled_leaves_no_dead_leader(void **state)
 {
     (void)state;
+    if (IN_LOOP)
+        return; /* no thread waits */
     struct seclock_handle *hold;
     struct seclock_client *patient =
         client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.poll_ms = 2 * PATIENCE_MS));
@@ -1008,7 +1012,8 @@ static void test_one_thread_renews_ten_thousand_locks(void **state)
         assert_result(seclock_acquire(mine, &request, &holds[i]), SECLOCK_OK);
     }
     assert_int_equal(stats_of(mine).watched, MANY);
-    assert_int_equal(threads_of_process(), threads + 1);
+    /* A loop's: one that tells it of losses, one that connects, one that takes its events here. */
+    assert_int_equal(threads_of_process(), threads + 1 + 3 * IN_LOOP);
     uint64_t before = stats_of(mine).renewals;
     wait_for(stats_of(mine).renewals - before > 2 * MANY);
     assert_int_equal(stats_of(mine).lost, 0);

@@ -20,6 +20,12 @@
 #include <unistd.h>
 
 #include "lock/seclock.h"
+#ifdef LOCK_TEST_LOOP
+#include "lock/test_loop_form.h"
+enum { IN_LOOP = 1 };
+#else
+enum { IN_LOOP = 0 };
+#endif
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "sql/db/db.h"
@@ -49,12 +55,20 @@ static inline int64_t real_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* After so many looks of this thread at the clock, that one included, an hour passes; 0: none. */
-static _Thread_local int looks_until_jump;
+/* After so many looks at the clock, that one included, an hour passes; 0: none. Only the looks of
+ * this thread count, but those of every thread where the loop's threads do the work. */
+#ifdef LOCK_TEST_LOOP
+static _Atomic int looks_until_jump;
+#else
+static _Thread_local _Atomic int looks_until_jump;
+#endif
 
 static inline int64_t moved_now_ns(void)
 {
-    if (looks_until_jump > 0 && --looks_until_jump == 0)
+    int looks = looks_until_jump;
+    while (looks > 0 && !atomic_compare_exchange_weak(&looks_until_jump, &looks, looks - 1))
+        ;
+    if (looks == 1)
         clock_ahead_ns += INT64_C(3600) * 1000000000;
     return real_now_ns() + clock_ahead_ns;
 }

@@ -358,16 +358,18 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
 /* why_taking_turns: a driver stores in the handle what it learns of a doubtful hold, so two
  * renewals at once would both store it. The owner sets the watchdog's flag, too: each waits for the
  * other, and a release for both. */
-void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
+bool watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle, bool wait)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));
     pthread_mutex_lock(&watchdog->mutex);
-    while (handle->renewing)
+    while (handle->renewing && wait)
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
-    handle->renewing = true;
-    if (handle->renewal.slot != 0)
+    bool begun = !handle->renewing;
+    if (begun && handle->renewal.slot != 0)
         put(renewals_of(watchdog, handle), &handle->renewal, INT64_MAX);
+    handle->renewing = true;
     pthread_mutex_unlock(&watchdog->mutex);
+    return begun;
 }
 
 void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
@@ -384,19 +386,23 @@ void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *hand
 
 /* on_lost may release the hold that it is called for. The check of the thread keeps it from waiting
  * for itself. */
-void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
+bool watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle, bool wait)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));
     pthread_mutex_lock(&watchdog->mutex);
     const struct watch *losses = &watchdog->watches[LOSSES];
     bool from_on_lost = losses->running && pthread_equal(pthread_self(), losses->thread);
-    handle->leaving = true;
-    while (handle->renewing || (handle->notifying && !from_on_lost))
+    handle->leaving = wait;
+    while (wait && (handle->renewing || (handle->notifying && !from_on_lost)))
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
-    due_remove(&watchdog->watches[LOSSES].heap, &handle->loss);
-    due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
+    bool free = !handle->renewing && (!handle->notifying || from_on_lost);
+    if (free) {
+        due_remove(&watchdog->watches[LOSSES].heap, &handle->loss);
+        due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
+    }
     pthread_mutex_unlock(&watchdog->mutex);
+    return free;
 }
 
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)

@@ -28,13 +28,14 @@ void watchdog_close(struct watchdog **watchdog);
  * the caller must send nothing. */
 bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns);
 
-/* Takes a hold out of care. When this returns no renewal of the hold is under way and its on_lost
- * does not run, and neither will begin; but on_lost itself may call this. */
-void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle);
+/* Takes a hold out of care. When this returns true no renewal of the hold is under way and its
+ * on_lost does not run, and neither will begin; but on_lost itself may call this. Without `wait`:
+ * false, and it stays, when it would have to wait for one of them. */
+bool watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle, bool wait);
 
 /* For a renewal by the hold's owner, sent at `sent_ns`: begin waits for a renewal of the watchdog's
- * that is under way, and until end the watchdog begins none. */
-void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle);
+ * that is under way (false without `wait`), and until end the watchdog begins none. */
+bool watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle, bool wait);
 void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
                           enum seclock_result result, int64_t sent_ns);
 

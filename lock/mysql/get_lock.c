@@ -301,7 +301,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     handle->waiting = NULL;
     if (result == SECLOCK_OK)
         holding_held(get_lock, holding, handle);
-    else if (handle->waits)
+    else if (handle->waits && !handle->polls)
         handle->waiting = holding;
     else
         holding_free(get_lock, holding, result != SECLOCK_BUSY);
@@ -439,6 +439,8 @@ static enum seclock_result get_lock_break(const struct lock_driver *driver, void
 const struct lock_driver mysql_get_lock_driver = {
     .kind = SECLOCK_KIND_GET_LOCK,
     .features = LOCK_RENEWS,
+    .poll_ms_min = 10, /* of waiters in a loop */
+    .poll_ms_max = 200,
     .open = get_lock_open,
     .close = get_lock_close,
     .forget = get_lock_forget,

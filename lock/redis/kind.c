@@ -18,7 +18,7 @@ enum {
 };
 
 /* Answers of the scripts other than 0 and 1. */
-enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4 };
+enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4, NEVER_SET = 5 };
 
 static const struct redis_row *row_of(const struct seclock_handle *handle)
 {
@@ -112,35 +112,37 @@ static void step_begin(const struct redis_server *server, const struct seclock_h
         add_argument(call_out, handle, *letter);
 }
 
-/* Runs a step within the time of the handle's acquisition, if that is under way. */
-static enum seclock_result step_run(struct redis_server *server,
-                                    const struct seclock_handle *handle,
-                                    const struct redis_step *step, enum redis_server_way way,
-                                    enum seclock_result no, struct script_call *call_out)
+/* Returns the step's place in the row; without `keys` there is no such step. */
+static const struct redis_step *step_of(const struct seclock_handle *handle, enum lock_step step)
 {
-    int limit_ms =
-        handle->until_ns == 0 ? 0 : handle_request_ms(handle, redis_server_timeout_ms(server));
-    step_begin(server, handle, step, call_out);
-    redis_server_run(server, call_out, 1, limit_ms, way);
-    return redis_server_answer(call_out, no);
+    const struct redis_steps *steps = steps_of(handle);
+    switch (step) {
+    case LOCK_ACQUIRE:
+        return &steps->acquire;
+    case LOCK_RENEW:
+        return &steps->renew;
+    case LOCK_RELEASE:
+        return &steps->release;
+    default:
+        return &steps->leave;
+    }
 }
 
-static enum seclock_result redis_acquire(void *self, struct seclock_handle *handle)
+bool redis_kind_call(void *self, const struct seclock_handle *handle, enum lock_step step,
+                     struct script_call *call_out)
 {
-    assert(handle->lease_ms > 0);
-    struct script_call call;
-    bool owned = row_of(handle)->owned;
-    handle->token = owned ? NULL : handle->request;
-    enum seclock_result result =
-        step_run(self, handle, &steps_of(handle)->acquire, SERVER_PIPELINE, SECLOCK_BUSY, &call);
-    if (result == SECLOCK_OK) {
-        handle->fence = (uint64_t)call.values[1];
-        handle->hold_count = owned ? (int)call.values[2] : handle->permits;
-    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE"))
-        return SECLOCK_CONFIG; /* another program uses our key: waiting would not help */
-    if (result != SECLOCK_BUSY)
-        return result;
-    switch (call.values[0]) {
+    const struct redis_step *row = step_of(handle, step);
+    if (row->keys)
+        step_begin(self, handle, row, call_out);
+    return row->keys != NULL;
+}
+
+/* ---- answers ---- */
+
+/* Says in words why a script has refused; SECLOCK_BUSY: another holds the lock. */
+static enum seclock_result refused(struct seclock_handle *handle, const struct script_call *call)
+{
+    switch (call->values[0]) {
     case OWNER_READS:
         return lock_fail(SECLOCK_DEADLOCK, "the owner reads: to write it would wait for itself");
     case TOO_FEW_PERMITS:
@@ -148,13 +150,69 @@ static enum seclock_result redis_acquire(void *self, struct seclock_handle *hand
                          "the semaphore has fewer permits than wanted, or is not set");
     case RELEASED_BEFORE:
         return lock_fail(SECLOCK_FAILED, "the request was released before it came");
+    case NEVER_SET:
+        return lock_fail(SECLOCK_CONFIG, "the latch is not set");
     default:
-        handle->busy_ms = call.values[1];
+        handle->busy_ms = call->values[1];
         return SECLOCK_BUSY;
     }
 }
 
+static enum seclock_result acquire_answer(struct seclock_handle *handle,
+                                          const struct script_call *call)
+{
+    bool owned = row_of(handle)->owned;
+    enum seclock_result result = redis_server_answer(call, SECLOCK_BUSY);
+    handle->token = owned ? NULL : handle->request;
+    if (result == SECLOCK_OK) {
+        handle->fence = (uint64_t)call->values[1];
+        handle->hold_count = owned ? (int)call->values[2] : handle->permits;
+    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE")) {
+        return SECLOCK_CONFIG; /* another program uses our key: waiting would not help */
+    } else if (result == SECLOCK_UNKNOWN && steps_of(handle)->reads) {
+        return SECLOCK_FAILED;
+    }
+    return result == SECLOCK_BUSY ? refused(handle, call) : result;
+}
+
 /* A hold whose acquisition was not answered learns its fence from its first renewal. */
+static enum seclock_result renew_answer(struct seclock_handle *handle,
+                                        const struct script_call *call)
+{
+    enum seclock_result result = redis_server_answer(call, SECLOCK_LOST);
+    if (result == SECLOCK_OK && handle->fence == 0)
+        handle->fence = (uint64_t)call->values[1];
+    return result;
+}
+
+enum seclock_result redis_kind_answer(struct seclock_handle *handle, enum lock_step step,
+                                      const struct script_call *call)
+{
+    if (step == LOCK_ACQUIRE)
+        return acquire_answer(handle, call);
+    return step == LOCK_RENEW ? renew_answer(handle, call)
+                              : redis_server_answer(call, SECLOCK_LOST);
+}
+
+/* ---- steps that wait for their answer ---- */
+
+/* Runs a step within the time of the handle's acquisition, if that is under way. */
+static enum seclock_result step_run(struct redis_server *server, struct seclock_handle *handle,
+                                    enum lock_step step, enum redis_server_way way)
+{
+    struct script_call call;
+    int limit_ms =
+        handle->until_ns == 0 ? 0 : handle_request_ms(handle, redis_server_timeout_ms(server));
+    step_begin(server, handle, step_of(handle, step), &call);
+    redis_server_run(server, &call, 1, limit_ms, way);
+    return redis_kind_answer(handle, step, &call);
+}
+
+enum seclock_result redis_kind_acquire(void *self, struct seclock_handle *handle)
+{
+    return step_run(self, handle, LOCK_ACQUIRE, SERVER_PIPELINE);
+}
+
 static void renew_chunk(struct redis_server *server, struct seclock_handle *const *handles,
                         size_t count, enum seclock_result *results_out)
 {
@@ -165,11 +223,8 @@ static void renew_chunk(struct redis_server *server, struct seclock_handle *cons
     redis_server_run(server, calls, count,
                      handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX),
                      SERVER_PIPELINE);
-    for (size_t i = 0; i < count; i++) {
-        results_out[i] = redis_server_answer(&calls[i], SECLOCK_LOST);
-        if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
-            handles[i]->fence = (uint64_t)calls[i].values[1];
-    }
+    for (size_t i = 0; i < count; i++)
+        results_out[i] = renew_answer(handles[i], &calls[i]);
 }
 
 static void redis_renew(void *self, struct seclock_handle *const *handles, size_t count,
@@ -183,36 +238,38 @@ static void redis_renew(void *self, struct seclock_handle *const *handles, size_
 
 static enum seclock_result redis_release(void *self, struct seclock_handle *handle)
 {
-    struct script_call call;
     bool publishes = row_of(handle)->message[0] != '\0';
-    return step_run(self, handle, &steps_of(handle)->release,
-                    publishes ? SERVER_PUBLISHING : SERVER_PIPELINE, SECLOCK_LOST, &call);
+    return step_run(self, handle, LOCK_RELEASE, publishes ? SERVER_PUBLISHING : SERVER_PIPELINE);
 }
 
 /* ---- waiting ---- */
 
-/* A waiter that counts as alive for some time tries again before that ends, with random jitter. A
- * waiter that wants several permits passes a wake-up on, because the returned permit may be enough
- * for another one. Without memory or descriptors for a subscription it polls every 50 ms. */
+/* A waiter that counts as alive for some time tries again before that ends, with random jitter. */
+int redis_kind_channel(void *self, const struct seclock_handle *handle, int wait_ms,
+                       char channel_out[LOCK_CHANNEL_MAX])
+{
+    const struct redis_row *row = row_of(handle);
+    int most_ms = alive_ms(handle) / 3;
+    redis_server_key(self, handle->name, row->field, channel_out);
+    if (row->queue)
+        snprintf(channel_out + strlen(channel_out), SECLOCK_TOKEN_MAX, ":%.*s",
+                 SECLOCK_TOKEN_MAX - 2, handle->request);
+    if (most_ms > 0)
+        most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
+    return most_ms > 0 && most_ms < wait_ms ? most_ms : wait_ms;
+}
+
+/* A waiter that wants several permits passes a wake-up on, because the returned permit may be
+ * enough for another one. Without memory or descriptors for a subscription it polls every 50 ms. */
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms >= 0);
-    const struct redis_row *row = row_of(handle);
-    int most_ms = alive_ms(handle) / 3;
-    if (most_ms > 0) {
-        most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
-        wait_ms = wait_ms < most_ms ? wait_ms : most_ms;
-    }
+    char channel[LOCK_CHANNEL_MAX];
+    wait_ms = redis_kind_channel(self, handle, wait_ms, channel);
     if (handle->waiting && handle->permits > 1)
         waiter_pass(handle->waiting);
-    if (!handle->waiting) {
-        char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
-        redis_server_key(self, handle->name, row->field, channel);
-        if (row->queue)
-            snprintf(channel + strlen(channel), SECLOCK_TOKEN_MAX, ":%.*s", SECLOCK_TOKEN_MAX - 2,
-                     handle->request);
+    if (!handle->waiting)
         handle->waiting = waiter_join(redis_server_waiters(self), channel);
-    }
     if (handle->waiting)
         waiter_sleep(handle->waiting, wait_ms, handle->cancel_fd);
     else
@@ -222,14 +279,12 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 /* The last waiter of a channel unsubscribes it. */
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
-    struct script_call call;
     struct waiter *waiter = handle->waiting;
-    const struct redis_step *leave = &steps_of(handle)->leave;
     handle->waiting = NULL;
     if (waiter)
         waiter_leave(&waiter, acquired);
-    if (!acquired && leave->keys)
-        step_run(self, handle, leave, SERVER_PUBLISHING, SECLOCK_LOST, &call);
+    if (!acquired && step_of(handle, LOCK_LEAVE)->keys)
+        step_run(self, handle, LOCK_LEAVE, SERVER_PUBLISHING);
 }
 
 /* ---- for operators ---- */
@@ -388,10 +443,13 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
 /* ---- the kinds ---- */
 
 #define DRIVER(id)                                                                                 \
-    .kind = SECLOCK_KIND_##id, .open = redis_kind_open, .acquire = redis_acquire,                  \
+    .kind = SECLOCK_KIND_##id, .open = redis_kind_open, .acquire = redis_kind_acquire,             \
     .renew = redis_renew, .release = redis_release, .status = redis_kind_status,                   \
-    .break_lock = redis_kind_break, .check = redis_kind_check
-#define SUBSCRIBES .wait = redis_kind_wait, .stop_waiting = redis_kind_stop_waiting
+    .break_lock = redis_kind_break, .check = redis_kind_check, .step_call = redis_kind_call,       \
+    .step_answer = redis_kind_answer
+#define SUBSCRIBES                                                                                 \
+    .wait = redis_kind_wait, .stop_waiting = redis_kind_stop_waiting,                              \
+    .wait_channel = redis_kind_channel
 
 /* Locks that are one string, the holder's token: SET NX PX with a fence, compare and delete. */
 #define STRING_STEPS(field)                                                                        \
@@ -560,7 +618,6 @@ enum seclock_result seclock_permit_release(struct seclock_client *client, const 
 enum seclock_result seclock_permit_extend(struct seclock_client *client, const char *name,
                                           const char *id, int lease_ms)
 {
-    struct script_call call;
     struct redis_server *server;
     struct seclock_handle permit = {.driver = &redis_permit_driver};
     enum seclock_result result = permit_find(client, name, id, &server, &permit);
@@ -570,6 +627,5 @@ enum seclock_result seclock_permit_extend(struct seclock_client *client, const c
         return lock_fail(SECLOCK_CONFIG, "lease out of range");
     permit.lease_ms = lease_ms;
     permit.fence = 1; /* the script need not give it one */
-    const struct redis_step *renew = &steps_of(&permit)->renew;
-    return step_run(server, &permit, renew, SERVER_PIPELINE, SECLOCK_LOST, &call);
+    return step_run(server, &permit, LOCK_RENEW, SERVER_PIPELINE);
 }

@@ -18,6 +18,7 @@ struct redis_steps {
     struct redis_step renew;   /* answers {1[, fence]} or {0} */
     struct redis_step release; /* answers 1 or 0 */
     struct redis_step leave;   /* runs when a caller gives up its wait */
+    bool reads;                /* acquire changes nothing: no answer leaves no doubt */
 };
 
 /* The `row` of the driver of a Redis kind. */
@@ -46,6 +47,13 @@ struct redis_row {
 /* ---- functions of the driver table, for all kinds with a row ---- */
 
 enum seclock_result redis_kind_open(struct lock_core *core, const char *server, void **self_out);
+enum seclock_result redis_kind_acquire(void *self, struct seclock_handle *handle);
+bool redis_kind_call(void *self, const struct seclock_handle *handle, enum lock_step step,
+                     struct script_call *call_out);
+enum seclock_result redis_kind_answer(struct seclock_handle *handle, enum lock_step step,
+                                      const struct script_call *call);
+int redis_kind_channel(void *self, const struct seclock_handle *handle, int wait_ms,
+                       char channel_out[LOCK_CHANNEL_MAX]);
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms);
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired);
 /* Deletes the keys of the row and wakes the waiters. */

@@ -104,18 +104,6 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
 
 /* ---- the driver ---- */
 
-/* An unanswered read is SECLOCK_FAILED: it leaves no doubt. */
-static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
-{
-    int64_t left;
-    handle->busy_ms = -1;
-    if (count_of(self, handle->name, &left) != SECLOCK_OK)
-        return SECLOCK_FAILED;
-    if (left == ABSENT)
-        return never_set();
-    return left == 0 ? SECLOCK_OK : SECLOCK_BUSY;
-}
-
 /* A latch has a count instead of a holder. */
 static enum seclock_result latch_status(const struct lock_driver *driver, void *self,
                                         const char *name, struct seclock_status *status_out)
@@ -129,11 +117,20 @@ static enum seclock_result latch_status(const struct lock_driver *driver, void *
 
 const struct lock_driver redis_latch_driver = {
     .kind = SECLOCK_KIND_LATCH,
-    .row = &(const struct redis_row){.field = FIELD, .message = "*", .others = {COUNTED}},
+    .row =
+        &(const struct redis_row){
+            .field = FIELD,
+            .message = "*",
+            .others = {COUNTED},
+            .steps = {.acquire = {SCRIPT_lock_latch_left, FIELD, ""}, .reads = true},
+        },
     .open = redis_kind_open,
-    .acquire = latch_acquire,
+    .acquire = redis_kind_acquire,
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
+    .step_call = redis_kind_call,
+    .step_answer = redis_kind_answer,
+    .wait_channel = redis_kind_channel,
     .status = latch_status,
     .break_lock = redis_kind_break,
     .check = redis_kind_check,

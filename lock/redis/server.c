@@ -119,6 +119,11 @@ int redis_server_timeout_ms(const struct redis_server *server)
     return server->timeout_ms;
 }
 
+const char *redis_server_url(const struct redis_server *server)
+{
+    return server->url;
+}
+
 struct waiter_hub *redis_server_waiters(struct redis_server *server)
 {
     return server->waiters;

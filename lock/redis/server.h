@@ -19,6 +19,7 @@ void redis_server_close(struct redis_server **server);
 void redis_server_forget(struct redis_server *server);
 
 int redis_server_timeout_ms(const struct redis_server *server); /* of a request */
+const char *redis_server_url(const struct redis_server *server);
 struct waiter_hub *redis_server_waiters(struct redis_server *server);
 
 /* Lends a connection to the calling thread, a new one when all are lent; NULL: no memory. The

@@ -306,6 +306,7 @@ const struct lock_driver redis_timestamp_driver = {
     .acquire = timestamp_acquire,
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
+    .wait_channel = redis_kind_channel,
     .renew = timestamp_renew,
     .release = timestamp_release,
     .status = timestamp_status,

@@ -24,12 +24,15 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "lock/driver.h"
 #include "lock/process.h"
-#include "lock/seclock.h"
 #include "lua/script.h"
 
+_Static_assert((int)LOCK_CHANNEL_MAX >= (int)SCRIPT_KEY_MAX + (int)SECLOCK_TOKEN_MAX,
+               "a waiter's own channel is a key and its request");
+
 enum {
-    CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
+    CHANNEL_MAX = LOCK_CHANNEL_MAX,
     BUCKETS = 256,
     RECONNECT_MS = 50, /* between tries to reach a server */
 };
@@ -39,7 +42,8 @@ struct waiter {
     struct channel *channel;
     TAILQ_ENTRY(waiter) on_channel; /* in order of arrival */
     TAILQ_ENTRY(waiter) on_hub;     /* of all channels */
-    int event_fd;
+    int event_fd;                   /* -1 in a loop */
+    void *context;                  /* for the loop */
     bool woken;
     bool owes;     /* it was woken and has not slept since: it tries, or has left */
     bool sleeping; /* in poll(2), so that only a signal reaches it */
@@ -60,9 +64,12 @@ struct waiter_hub {
     struct process_guard guard;
     struct redis *redis;
     int timeout_ms;
-    bool online;              /* connected, and a SUBSCRIBE sent for every channel */
-    uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
-    int64_t silent_ms;        /* since when an answer is due, if one is */
+    void (*woken)(void *context); /* NULL: threads wait */
+    bool connecting;              /* a loop's: another thread has the connection */
+    int64_t connect_ms;           /* a loop's: when to try again */
+    bool online;                  /* connected, and a SUBSCRIBE sent for every channel */
+    uint64_t asked, answered;     /* SUBSCRIBEs on this connection, which answers them in order */
+    int64_t silent_ms;            /* since when an answer is due, if one is */
     struct waiter *leader;
     struct waiters all;
     LIST_HEAD(bucket, channel) buckets[BUCKETS];
@@ -105,7 +112,8 @@ void waiter_hub_forget(struct waiter_hub *hub)
 {
     const struct waiter *w;
     TAILQ_FOREACH (w, &hub->all, on_hub)
-        close(w->event_fd);
+        if (w->event_fd >= 0)
+            close(w->event_fd);
     if (hub->online && redis_fd(hub->redis) >= 0)
         close(redis_fd(hub->redis));
 }
@@ -131,9 +139,12 @@ static void clear_signal(struct waiter *waiter)
 
 static void wake(struct waiter *waiter)
 {
-    if (!waiter->woken && waiter->sleeping)
-        signal_waiter(waiter);
+    bool asleep = !waiter->woken && waiter->sleeping;
     waiter->woken = true;
+    if (asleep && waiter->hub->woken)
+        waiter->hub->woken(waiter->context);
+    else if (asleep)
+        signal_waiter(waiter);
 }
 
 /* Wakes waiters in the order of arrival, from `first` on; those that a message has already woken do
@@ -215,7 +226,6 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
  * message too early. So the waiters try again once the subscription is in force. */
 static void lead_ready(struct waiter_hub *hub)
 {
-    assert(hub->leader);
     const struct channel *c;
     hub->answered++;
     hub->silent_ms = clock_now_ms();
@@ -252,14 +262,9 @@ static void lead_events(struct waiter_hub *hub)
     }
 }
 
-static void lead_connect(struct waiter_hub *hub)
+static void subscribe_all(struct waiter_hub *hub)
 {
-    assert(hub->leader && !hub->online);
-    pthread_mutex_unlock(&hub->mutex); /* only the leader touches the connection while offline */
-    bool connected = redis_connect(hub->redis) == REDIS_ANSWERED;
-    pthread_mutex_lock(&hub->mutex);
-    if (!connected)
-        return;
+    assert(!hub->online);
     struct channel *c;
     hub->asked = hub->answered = 0;
     hub->online = true;
@@ -269,16 +274,31 @@ static void lead_connect(struct waiter_hub *hub)
                 channel_subscribe(hub, c);
 }
 
-/* Returns the socket to sleep on, or -1. Reconnects when the connection is lost or has not answered
- * a SUBSCRIBE in time. */
-static int lead_socket(struct waiter_hub *hub)
+static void lead_connect(struct waiter_hub *hub)
 {
-    assert(hub->leader);
+    assert(hub->leader && !hub->online);
+    pthread_mutex_unlock(&hub->mutex); /* only the leader touches the connection while offline */
+    bool connected = redis_connect(hub->redis) == REDIS_ANSWERED;
+    pthread_mutex_lock(&hub->mutex);
+    if (connected)
+        subscribe_all(hub);
+}
+
+/* Goes offline when the connection is lost, or has not answered a SUBSCRIBE in time. */
+static void check_online(struct waiter_hub *hub)
+{
     if (hub->online && hub->answered < hub->asked &&
         clock_now_ms() - hub->silent_ms > hub->timeout_ms)
         redis_drop(hub->redis);
     if (hub->online && !redis_connected(hub->redis))
         hub_lost(hub);
+}
+
+/* Returns the socket to sleep on, or -1. */
+static int lead_socket(struct waiter_hub *hub)
+{
+    assert(hub->leader);
+    check_online(hub);
     if (!hub->online) {
         redis_drop(hub->redis); /* whatever state it is in */
         lead_connect(hub);
@@ -309,15 +329,17 @@ static void waiter_free(struct waiter *waiter)
     free(waiter);
 }
 
-/* Opens and closes the descriptor with the mutex held, so that a child of fork knows of it. A
- * waiter that joins a channel with a subscription in force begins woken: it looks at once. */
-struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
+static struct waiter *join(struct waiter_hub *hub, const char *name, void *context)
 {
     assert(strlen(name) < CHANNEL_MAX);
     struct channel *channel = NULL;
     struct waiter *waiter = calloc(1, sizeof *waiter);
     pthread_mutex_lock(&hub->mutex);
-    if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
+    if (waiter) {
+        waiter->context = context;
+        waiter->event_fd = hub->woken ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    if (waiter && (hub->woken || waiter->event_fd >= 0)) {
         channel = channel_find(hub, name);
         if (!channel)
             channel = channel_make(hub, name);
@@ -334,6 +356,14 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
     }
     pthread_mutex_unlock(&hub->mutex);
     return waiter;
+}
+
+/* Opens and closes the descriptor with the mutex held, so that a child of fork knows of it. A
+ * waiter that joins a channel with a subscription in force begins woken: it looks at once. */
+struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
+{
+    assert(!hub->woken);
+    return join(hub, name, NULL);
 }
 
 /* Leads or follows for one sleep in poll(2). False: cancel_fd is readable. */
@@ -417,4 +447,87 @@ void waiter_leave(struct waiter **leaving, bool content)
         channel_drop(hub, channel);
     waiter_free(waiter);
     pthread_mutex_unlock(&hub->mutex);
+}
+
+/* ---- the hub of a loop ---- */
+
+struct waiter_hub *waiter_hub_open_for_loop(const char *url, int timeout_ms,
+                                            void (*woken)(void *context))
+{
+    assert(woken);
+    struct waiter_hub *hub = waiter_hub_open(url, timeout_ms);
+    if (hub) {
+        hub->woken = woken;
+        redis_never_wait(hub->redis);
+    }
+    return hub;
+}
+
+struct waiter *waiter_join_loop(struct waiter_hub *hub, const char *channel, void *context)
+{
+    assert(hub->woken);
+    return join(hub, channel, context);
+}
+
+bool waiter_doze(struct waiter *waiter)
+{
+    assert(waiter->hub->woken && !waiter->sleeping);
+    waiter->owes = waiter->woken;
+    waiter->sleeping = !waiter->woken;
+    waiter->woken = false;
+    return waiter->sleeping;
+}
+
+void waiter_rise(struct waiter *waiter)
+{
+    assert(waiter->hub->woken);
+    waiter->sleeping = false;
+    waiter->owes = waiter->woken;
+    waiter->woken = false;
+}
+
+bool waiter_hub_turn(struct waiter_hub *hub)
+{
+    assert(hub->woken);
+    if (hub->connecting)
+        return false;
+    check_online(hub);
+    if (hub->online) {
+        if (!redis_flush(hub->redis) || !redis_fill(hub->redis))
+            hub_lost(hub);
+        lead_events(hub);
+    }
+    hub->connecting = !hub->online && !TAILQ_EMPTY(&hub->all) && clock_now_ms() >= hub->connect_ms;
+    if (hub->connecting)
+        redis_drop(hub->redis); /* whatever state it is in */
+    return hub->connecting;
+}
+
+void waiter_hub_connect(struct waiter_hub *hub)
+{
+    assert(hub->connecting);
+    redis_connect(hub->redis);
+}
+
+void waiter_hub_connected(struct waiter_hub *hub)
+{
+    assert(hub->connecting);
+    hub->connecting = false;
+    hub->connect_ms = clock_now_ms() + RECONNECT_MS;
+    if (redis_connected(hub->redis))
+        subscribe_all(hub);
+}
+
+const struct redis *waiter_hub_redis(const struct waiter_hub *hub)
+{
+    return hub->connecting ? NULL : hub->redis;
+}
+
+int64_t waiter_hub_due_ms(const struct waiter_hub *hub)
+{
+    if (hub->connecting || TAILQ_EMPTY(&hub->all))
+        return INT64_MAX;
+    if (!hub->online)
+        return hub->connect_ms;
+    return hub->answered < hub->asked ? hub->silent_ms + hub->timeout_ms + 1 : INT64_MAX;
 }

@@ -1,12 +1,15 @@
-/* Private to lock/: the threads of a client that wait for messages of one Redis server, over one
- * subscriber connection. No thread serves that connection: one of the waiting threads reads for
- * all, and hands over when it leaves. */
+/* Private to lock/: those who wait for messages of one Redis server, over one subscriber
+ * connection: the threads of a client, or the waiters of a loop. No thread serves the connection:
+ * one of the waiting threads reads for all, and hands over when it leaves; a loop's own thread
+ * reads for its waiters. */
 #ifndef LOCK_REDIS_WAITER_H
 #define LOCK_REDIS_WAITER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+struct redis;
 struct waiter_hub;
 struct waiter;
 
@@ -37,5 +40,32 @@ void waiter_pass(struct waiter *waiter);
  * next waiter, and so does the last one unless the caller is `content`, having got what it waited
  * for. */
 void waiter_leave(struct waiter **waiter, bool content);
+
+/* ---- the hub of a loop: all on one thread; not for waiter_join and waiter_sleep ---- */
+
+/* Makes the hub, which calls `woken(context)` of a waiter when it is woken. */
+struct waiter_hub *waiter_hub_open_for_loop(const char *url, int timeout_ms,
+                                            void (*woken)(void *context));
+
+/* Begins to wait as waiter_join does. */
+struct waiter *waiter_join_loop(struct waiter_hub *hub, const char *channel, void *context);
+
+/* Begins a sleep; false: do not sleep, it was woken before. And takes the wake-up that `woken` told
+ * of, after which the waiter tries. */
+bool waiter_doze(struct waiter *waiter);
+void waiter_rise(struct waiter *waiter);
+
+/* Reads and sends what the connection has and takes. True: it is to be connected, on a thread that
+ * may wait, by waiter_hub_connect, and then told by waiter_hub_connected; until then the hub's
+ * other functions leave the connection alone. */
+bool waiter_hub_turn(struct waiter_hub *hub);
+void waiter_hub_connect(struct waiter_hub *hub);
+void waiter_hub_connected(struct waiter_hub *hub);
+
+/* The client to poll: NULL while there is no connection. */
+const struct redis *waiter_hub_redis(const struct waiter_hub *hub);
+
+/* When waiter_hub_turn is due although nothing has come; INT64_MAX: never. */
+int64_t waiter_hub_due_ms(const struct waiter_hub *hub);
 
 #endif

@@ -512,13 +512,18 @@ static void queue_close(void *self)
     free(queue);
 }
 
+static int queue_wait_fd(const struct seclock_handle *handle)
+{
+    const struct node *node = handle->waiting;
+    return node && node->watching ? node->watch.fd : -1;
+}
+
 /* The watch is on the node ahead, so that a release wakes one waiter and not all. */
 static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
-    const struct node *node = handle->waiting;
     struct pollfd fds[2] = {
-        {.fd = node && node->watching ? node->watch.fd : -1, .events = POLLIN},
+        {.fd = queue_wait_fd(handle), .events = POLLIN},
         {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
     };
     poll(fds, 2, wait_ms);
@@ -823,6 +828,7 @@ const struct lock_driver zookeeper_queue_driver = {
     .close = queue_close,
     .acquire = queue_acquire,
     .wait = queue_wait,
+    .wait_fd = queue_wait_fd,
     .stop_waiting = queue_stop_waiting,
     .renew = queue_renew,
     .release = queue_release,

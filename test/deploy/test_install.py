@@ -124,7 +124,7 @@ def test_program_links_with_the_library_by_pkg_config(root, prefix, stack, tmp_p
         assert PREFIX in text or words[0] == "--modversion"
         return text.replace(PREFIX, str(prefix)).split()
     program = tmp_path / "example"
-    run("gcc", "-Wall", "-Werror", *ask("--cflags"), "-o", program, ROOT / "lock/example.c",
+    run("gcc", "-Wall", "-Werror", *ask("--cflags"), "-o", program, ROOT / "lock/examples/report.c",
         *ask("--libs"))
     version = ask("--modversion")[0]
     assert (prefix / f"lib/libseclock.so.{version}").is_file()
@@ -135,7 +135,7 @@ def test_program_links_with_the_library_by_pkg_config(root, prefix, stack, tmp_p
 def test_library_installs_alone_and_goes_again(tmp_path):
     make(tmp_path, "install-lock")
     placed = files(tmp_path)
-    assert len(placed) == 8 and not any("seckilld" in name or "etc/" in name for name in placed)
+    assert len(placed) == 9 and not any("seckilld" in name or "etc/" in name for name in placed)
     make(tmp_path, "uninstall-lock")
     assert files(tmp_path) == set()
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lock/seclock.h"
+#include "lock/seclock_value.h"
 
 enum { HOLDS_MAX = 256, WORDS_MAX = 12, LINE_MAX_BYTES = 4096 };
 

@@ -81,11 +81,26 @@ def test_the_example_is_compiled_with_what_is_installed(compiler, flags, install
     need(compiler)
     program = tmp_path / "example"
     subprocess.run([*compiler, "-Wall", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
-                    program, ROOT / "lock/example.c", *flags("--libs")], check=True, cwd=tmp_path)
+                    program, ROOT / "lock/examples/report.c", *flags("--libs")], check=True,
+                   cwd=tmp_path)
     done = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE,
                           env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
                                "SECKILL_REDIS_URL": stack.redis_url})
     assert done.stdout.startswith("held, fence ")
+
+
+@pytest.mark.parametrize("waits_by,library", (("epoll", ()), ("libuv", ("-luv",)),
+                                              ("libevent", ("-levent",))))
+def test_the_example_of_each_event_loop_runs(waits_by, library, flags, installed, stack, tmp_path):
+    program = tmp_path / waits_by
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
+                    program, ROOT / f"lock/examples/{waits_by}.c", *flags("--libs"), *library],
+                   check=True, cwd=tmp_path)
+    done = subprocess.run([program], check=True, text=True, capture_output=True, timeout=30,
+                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
+                               "SECKILL_REDIS_URL": stack.redis_url})
+    assert sorted(done.stdout.splitlines()) == ["held backup", "held invoice", "held report"]
+    assert done.stderr == ""
 
 
 def test_the_library_has_only_names_with_its_prefix(installed):

@@ -43,7 +43,7 @@ MUTANTS: dict[str, Mutant] = {
     # ---- waiting ----
     "outage_counts_from_the_first_failure_ever": Mutant(
         "an answer ends an outage: a later one has outage_ms of its own",
-        (("lock/lock.c", "wait->failed_ns = wait->retry_ms = 0;", "wait->retry_ms = 0;"),),
+        (("lock/acquisition.c", "a->failed_ns = a->retry_ms = 0;", "a->retry_ms = 0;"),),
         unit="test_lock/test_waiter_bears_a_second_outage",
         simulated=NO_PART),
     "multi_does_not_look_at_the_last_member": Mutant(
@@ -146,7 +146,7 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "redis_value_of_greatest_size_reads_empty": Mutant(
         "a value of the greatest size is read as it was written",
-        (("lock/versioned_value.c",
+        (("lock/value/value.c",
           "value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;",
           "value_out->size = data && size < SECLOCK_VALUE_MAX ? size : 0;"),),
         unit="test_kinds/test_value_changes_for_who_has_seen_it",

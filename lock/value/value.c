@@ -9,6 +9,7 @@
 #include "lock/client.h"
 #include "lock/mysql/pool.h"
 #include "lock/redis/server.h"
+#include "lock/seclock_value.h"
 #include "lock/text.h"
 #include "lua_scripts.h"
 
