@@ -140,7 +140,7 @@ control  := $(BUILD)/seckillctl
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))))
-lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
+lock_tests := $(addprefix $(BUILD)/test/lock_,driver driver_loop history)
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 recorder := $(BUILD)/record_ids.so
@@ -269,6 +269,7 @@ uninstall-lock:
 # What the lock tests run as processes of their own, and the bench of the locks.
 lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock/driver.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_driver_loop: $(BUILD)/test/lock/driver_loop.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock/history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "lua/redis.h"
 
+static const char no_reply[] = "no reply in time";
+
 TAILQ_HEAD(sendings, script_sending);
 
 struct script_pipe {
@@ -64,20 +66,20 @@ void script_pipe_close(struct script_pipe **pipe)
 /* ---- the end of a call ---- */
 
 /* Calls `done`, unless it was called; the caller takes the call out of its list and frees it. */
-static void tell(const struct script_pipe *pipe, struct script_sending *call)
+static void tell(struct script_sending *call, const char *error)
 {
     if (call->told)
         return;
     call->told = true;
     if (call->repeated && call->call.result == REDIS_FAILED)
         call->call.result = REDIS_UNKNOWN; /* the first sending may have been carried out */
-    call->done(call->context, &call->call, redis_error(pipe->redis));
+    call->done(call->context, &call->call, error);
 }
 
-static void end(const struct script_pipe *pipe, struct sendings *calls, struct script_sending *call)
+static void end(struct sendings *calls, struct script_sending *call, const char *error)
 {
     TAILQ_REMOVE(calls, call, in_pipe);
-    tell(pipe, call);
+    tell(call, error);
     free(call);
 }
 
@@ -143,10 +145,10 @@ static void take(struct script_pipe *pipe, const struct redisReply *reply)
     if (script_take(pipe->redis, &call->call, reply) && !call->told) {
         redis_forget_scripts(pipe->redis);
         TAILQ_REMOVE(&pipe->sent, call, in_pipe);
-        TAILQ_INSERT_HEAD(&pipe->waiting, call, in_pipe);
+        TAILQ_INSERT_TAIL(&pipe->waiting, call, in_pipe);
         return;
     }
-    end(pipe, &pipe->sent, call);
+    end(&pipe->sent, call, redis_error(pipe->redis));
 }
 
 static void read_replies(struct script_pipe *pipe)
@@ -170,7 +172,7 @@ static void lose_sent(struct script_pipe *pipe)
     for (struct script_sending *call; (call = TAILQ_LAST(&pipe->sent, sendings)) != NULL;) {
         script_forget(&call->call, REDIS_UNKNOWN);
         if (call->told || call->repeated || now_ms >= call->until_ms) {
-            end(pipe, &pipe->sent, call);
+            end(&pipe->sent, call, redis_error(pipe->redis));
             continue;
         }
         TAILQ_REMOVE(&pipe->sent, call, in_pipe);
@@ -180,21 +182,27 @@ static void lose_sent(struct script_pipe *pipe)
     }
 }
 
-/* Tells the callers of late calls. One that was sent stays in its place, for its reply. */
-static void give_up_late(struct script_pipe *pipe, int64_t now_ms)
+/* Tells the callers of late calls that wait for a connection. */
+static void give_up_waiting(struct script_pipe *pipe, int64_t now_ms)
 {
     struct script_sending *call, *next;
     for (call = TAILQ_FIRST(&pipe->waiting); call; call = next) {
         next = TAILQ_NEXT(call, in_pipe);
         if (now_ms >= call->until_ms)
-            end(pipe, &pipe->waiting, call);
+            end(&pipe->waiting, call, "no connection in time");
         else if (call->until_ms < pipe->due_ms)
             pipe->due_ms = call->until_ms;
     }
+}
+
+/* The same of calls that were sent. Each stays in its place, for its reply. */
+static void give_up_sent(struct script_pipe *pipe, int64_t now_ms)
+{
+    struct script_sending *call;
     TAILQ_FOREACH (call, &pipe->sent, in_pipe) {
         if (now_ms >= call->until_ms && !call->told) {
             script_forget(&call->call, REDIS_UNKNOWN);
-            tell(pipe, call);
+            tell(call, no_reply);
         } else if (!call->told && call->until_ms < pipe->due_ms) {
             pipe->due_ms = call->until_ms;
         }
@@ -206,33 +214,36 @@ static void give_up_late(struct script_pipe *pipe, int64_t now_ms)
 static void check_time(struct script_pipe *pipe)
 {
     int64_t now_ms = clock_now_ms();
-    const struct script_sending *oldest = TAILQ_FIRST(&pipe->sent);
     if (now_ms < pipe->due_ms)
         return;
     pipe->due_ms = INT64_MAX;
+    const struct script_sending *oldest = TAILQ_FIRST(&pipe->sent);
     if (oldest && now_ms - oldest->sent_ms >= pipe->timeout_ms) {
-        redis_set_error(pipe->redis, "no reply in time");
+        redis_set_error(pipe->redis, no_reply);
         redis_drop(pipe->redis);
         lose_sent(pipe);
-        oldest = NULL;
-    }
-    if (oldest)
+    } else if (oldest) {
         pipe->due_ms = oldest->sent_ms + pipe->timeout_ms;
-    give_up_late(pipe, now_ms);
+    }
+    give_up_sent(pipe, now_ms);
+    give_up_waiting(pipe, now_ms);
 }
 
 static void fail_waiting(struct script_pipe *pipe)
 {
     for (struct script_sending *call; (call = TAILQ_FIRST(&pipe->waiting)) != NULL;) {
         script_forget(&call->call, REDIS_FAILED);
-        end(pipe, &pipe->waiting, call);
+        end(&pipe->waiting, call, redis_error(pipe->redis));
     }
 }
 
 bool script_pipe_turn(struct script_pipe *pipe)
 {
-    if (pipe->connecting)
+    if (pipe->connecting) {
+        assert(TAILQ_EMPTY(&pipe->sent));
+        check_time(pipe);
         return false;
+    }
     if (redis_fd(pipe->redis) >= 0)
         read_replies(pipe);
     if (redis_fd(pipe->redis) < 0)
@@ -261,6 +272,11 @@ void script_pipe_connected(struct script_pipe *pipe)
     pipe->failed = !redis_connected(pipe->redis);
 }
 
+const char *script_pipe_place(const struct script_pipe *pipe)
+{
+    return redis_place(pipe->redis);
+}
+
 const struct redis *script_pipe_redis(const struct script_pipe *pipe)
 {
     return pipe->connecting ? NULL : pipe->redis;
@@ -268,8 +284,6 @@ const struct redis *script_pipe_redis(const struct script_pipe *pipe)
 
 int64_t script_pipe_due_ms(const struct script_pipe *pipe)
 {
-    if (pipe->connecting)
-        return INT64_MAX;
-    bool stuck = !TAILQ_EMPTY(&pipe->waiting) && TAILQ_EMPTY(&pipe->sent);
+    bool stuck = !pipe->connecting && !TAILQ_EMPTY(&pipe->waiting) && TAILQ_EMPTY(&pipe->sent);
     return stuck ? 0 : pipe->due_ms;
 }

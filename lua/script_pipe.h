@@ -47,6 +47,9 @@ bool script_pipe_turn(struct script_pipe *pipe);
 void script_pipe_connect(struct script_pipe *pipe);
 void script_pipe_connected(struct script_pipe *pipe);
 
+/* The server's address for messages. */
+const char *script_pipe_place(const struct script_pipe *pipe);
+
 /* The client to poll: NULL while there is no connection. */
 const struct redis *script_pipe_redis(const struct script_pipe *pipe);
 

@@ -71,8 +71,7 @@ static void on_answer(void *context, const struct script_call *call, const char 
     struct seclock_handle *handle = operation->handle;
     const struct lock_driver *driver = handle->driver;
     if (call->result != REDIS_ANSWERED)
-        lock_set_error("redis %s: %s", redis_place(script_pipe_redis(operation->loop->pipe)),
-                       error);
+        lock_set_error("redis %s: %s", script_pipe_place(operation->loop->pipe), error);
     if (operation->what == SECLOCK_EVENT_RENEWED) {
         enum seclock_result result = driver->step_answer(handle, LOCK_RENEW, call);
         end(operation, lock_renewed(handle, result, operation->sent_ns));
@@ -310,6 +309,8 @@ void operation_abandon(struct operation *operation)
     if (operation->phase == OPERATION_UNDER_WAY && operation->what == SECLOCK_EVENT_RENEWED &&
         handle->renewing)
         watchdog_renewal_end(handle->watchdog, handle, SECLOCK_UNKNOWN, operation->sent_ns);
+    if (operation->waiter && operation->acquisition.step == ACQUISITION_SLEEP)
+        waiter_rise(operation->waiter);
     if (operation->waiter)
         waiter_leave(&operation->waiter, false);
     if (acquiring && handle->waits && handle->driver->stop_waiting)

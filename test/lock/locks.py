@@ -9,7 +9,8 @@ import time
 from harness.processes import BUILD, send_signal, wait_until
 
 SECLOCK = BUILD / "seclock"
-DRIVER, HISTORY = BUILD / "test/lock_driver", BUILD / "test/lock_history"
+DRIVER, LOOP_DRIVER = BUILD / "test/lock_driver", BUILD / "test/lock_driver_loop"
+HISTORY = BUILD / "test/lock_history"
 
 
 def driver_words(words, options):
@@ -20,9 +21,11 @@ def driver_words(words, options):
 class Driver:
     """Context manager: a process that holds locks as it is told. Answers are dicts."""
 
+    program = DRIVER  # or LOOP_DRIVER
+
     def __init__(self, *servers, **options):
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", str(DRIVER), *driver_words(servers, options)],
+            ["setpriv", "--pdeathsig", "KILL", "--", str(self.program), *driver_words(servers, options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def __enter__(self):

@@ -9,12 +9,18 @@ import pytest
 from harness.processes import wait_until
 from harness.proxy import Link
 from harness.standstill import Elapsed
-from locks import Driver, settled
+from locks import DRIVER, LOOP_DRIVER, Driver, settled
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
 # A driver's commands for changes, besides EVAL and EVALSHA.
 SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock"}
+
+
+@pytest.fixture(autouse=True, params=[DRIVER, LOOP_DRIVER], ids=["waits", "loop"])
+def form(request, monkeypatch):
+    """Every test is of both forms: calls that wait, and the form for event loops."""
+    monkeypatch.setattr(Driver, "program", request.param)
 
 
 @pytest.fixture

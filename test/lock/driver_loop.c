@@ -1,0 +1,5 @@
+/* The driver over the form for event loops, for the same tests. */
+#include <signal.h>
+
+#include "lock/test_loop_form.h"
+#include "test/lock/driver.c"
