@@ -1,5 +1,5 @@
-/* Reads redis://, mysql://, zookeeper:// and etcd:// URLs: where a server is and who logs in. Drivers
- * use it, and so do checks of a URL before a driver gets it. */
+/* Reads redis://, mysql://, zookeeper:// and etcd:// URLs: where a server is and who logs in.
+ * Drivers use it, and so do checks of a URL before a driver gets it. */
 #ifndef BASE_URL_H
 #define BASE_URL_H
 
@@ -66,9 +66,10 @@ struct url {
     char ca[URL_PART_SIZE], cert[URL_PART_SIZE], key[URL_PART_SIZE]; /* files, for TLS */
 };
 
-/* Reads a URL of the family `scheme`: "redis", "mysql", "zookeeper" or "etcd". False with the reason in
- * `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535". The reason
- * quotes nothing of the URL: a secret may be anywhere. Any thread; the caller owns all. */
+/* Reads a URL of the family `scheme`: "redis", "mysql", "zookeeper" or "etcd". False with the
+ * reason in `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535".
+ * The reason quotes nothing of the URL, where a secret may be anywhere. Any thread; the caller owns
+ * all. */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 

@@ -79,6 +79,6 @@ struct lock_driver {
 extern const struct lock_driver redis_simple_driver, redis_spin_driver, redis_reentrant_driver,
     redis_fair_driver, redis_rw_driver, redis_semaphore_driver, redis_permit_driver,
     redis_timestamp_driver, redis_latch_driver, redlock_driver, mysql_table_driver,
-    mysql_get_lock_driver, zookeeper_queue_driver;
+    mysql_get_lock_driver, zookeeper_queue_driver, etcd_driver;
 
 #endif

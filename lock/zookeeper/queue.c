@@ -33,7 +33,7 @@
 
 enum {
     DIRECTORY_MAX = LOCK_PATH_MAX,
-    CHILD_MAX = 100,     /* bytes of a child's name */
+    CHILD_MAX = 100, /* bytes of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
 };
