@@ -185,6 +185,8 @@ static void *watch_thread(void *argument)
         struct etcd_stream *stream;
         bool left;
         int wait_ms, running;
+        curl_multi_perform(watches->multi, &running);
+        take_ends(watches);
         while ((stream = find_work(watches, &left, &wait_ms)) != NULL) {
             if (left) {
                 stream_stop(stream);
@@ -194,8 +196,6 @@ static void *watch_thread(void *argument)
             else
                 tell(stream);
         }
-        curl_multi_perform(watches->multi, &running);
-        take_ends(watches);
         curl_multi_poll(watches->multi, NULL, 0, wait_ms, NULL);
     }
     return NULL;
