@@ -244,6 +244,7 @@ static bool set_headers(struct etcd_transfer *transfer)
     char authorization[TOKEN_MAX + 32];
     pthread_mutex_lock(&etcd->mutex);
     int login = etcd->login;
+    bool logged_in = etcd->token[0] != '\0';
     snprintf(authorization, sizeof authorization, "Authorization: %s", etcd->token);
     pthread_mutex_unlock(&etcd->mutex);
     if (transfer->login == login)
@@ -251,7 +252,7 @@ static bool set_headers(struct etcd_transfer *transfer)
     struct curl_slist *headers = NULL;
     bool made = add_header(&headers, "Content-Type: application/json") &&
                 add_header(&headers, "Expect:") && /* removes the header */
-                (login == 0 || add_header(&headers, authorization));
+                (!logged_in || add_header(&headers, authorization));
     explicit_bzero(authorization, sizeof authorization);
     curl_easy_setopt(transfer->easy, CURLOPT_HTTPHEADER, headers);
     curl_slist_free_all(transfer->headers);
@@ -487,6 +488,14 @@ static enum sending send_once(struct etcd *etcd, size_t server, const char *path
 
 /* ---- logging in ---- */
 
+static void set_token(struct etcd *etcd, const char *token)
+{
+    pthread_mutex_lock(&etcd->mutex);
+    strcpy(etcd->token, token);
+    etcd->login++;
+    pthread_mutex_unlock(&etcd->mutex);
+}
+
 static enum sending log_in(struct etcd *etcd, size_t server, int64_t until_ms)
 {
     struct etcd_answer answer = {.json = NULL};
@@ -506,12 +515,8 @@ static enum sending log_in(struct etcd *etcd, size_t server, int64_t until_ms)
         set_reason(etcd, server, "the login's answer has no token");
         sending = NOT_SENT;
     }
-    if (sending == ANSWERED) {
-        pthread_mutex_lock(&etcd->mutex);
-        strcpy(etcd->token, token);
-        etcd->login++;
-        pthread_mutex_unlock(&etcd->mutex);
-    }
+    if (sending == ANSWERED)
+        set_token(etcd, token);
     etcd_answer_free(&answer);
     return sending == UNANSWERED ? NOT_SENT : sending; /* nothing was asked for yet */
 }
@@ -535,6 +540,7 @@ static enum sending send_logged_in(struct etcd *etcd, size_t server, const char 
     if (sending != REFUSED || answer->code != CODE_UNAUTHENTICATED || etcd->url.user[0] == '\0')
         return sending;
     answer->code = 0;
+    set_token(etcd, ""); /* else the server refuses the login as well */
     sending = log_in(etcd, server, until_ms);
     return sending == ANSWERED ? send_once(etcd, server, path, body, until_ms, answer) : sending;
 }
