@@ -153,42 +153,45 @@ static int write_ahead(const struct claim *claim, int64_t revision, char *body, 
     return length;
 }
 
-/* Writes the condition of a single try: no key excludes the claim. */
-static void write_free(const struct claim *claim, char *text, size_t size)
+/* Writes on which condition the key is made: a waiter's if it is not there, that of a single try if
+ * none is there that excludes the claim. A writer is excluded by its own key as well. */
+static void write_condition(const struct claim *claim, bool waits, const char *key64, char *text,
+                            size_t size)
 {
     char from64[ETCD_KEY64_SIZE], to64[ETCD_KEY64_SIZE];
-    etcd_key_range(claim->key.prefix, claim->key.name, claim->key.mode == SECLOCK_MODE_READ, from64,
-                   to64);
-    int length = snprintf(text, size,
-                          ",{\"target\":\"CREATE\",\"key\":\"%s\",\"range_end\":\"%s\","
-                          "\"create_revision\":0}",
-                          from64, to64);
+    bool reads = claim->key.mode == SECLOCK_MODE_READ;
+    int length = 0;
+    if (waits || reads)
+        length = snprintf(text, size, ",{\"target\":\"CREATE\",\"key\":\"%s\"}", key64);
+    etcd_key_range(claim->key.prefix, claim->key.name, reads, from64, to64);
+    if (!waits)
+        length +=
+            snprintf(text + length, size - (size_t)length,
+                     ",{\"target\":\"CREATE\",\"key\":\"%s\",\"range_end\":\"%s\"}", from64, to64);
     assert(length < (int)size);
 }
 
-/* Writes the transaction that makes the key, unless it is there or the request has ended. A waiter
- * reads the key ahead first, a single try makes none unless the lock is free. */
+/* Writes the transaction that makes the key, unless the request has ended. A waiter reads the key
+ * ahead first. */
 static void write_making(const struct claim *claim, const struct seclock_handle *handle, char *body,
                          size_t size)
 {
     char key64[ETCD_KEY64_SIZE], ended64[ETCD_KEY64_SIZE], owner64[ETCD_KEY64_SIZE];
-    char is_free[3 * ETCD_KEY64_SIZE] = "", ahead[3 * ETCD_KEY64_SIZE] = "";
+    char condition[4 * ETCD_KEY64_SIZE], ahead[3 * ETCD_KEY64_SIZE];
+    ahead[0] = '\0';
     etcd_key_write(&claim->key, key64);
     etcd_key_write_ended(&claim->key, ended64);
     etcd_encode(handle->owner, owner64);
+    write_condition(claim, handle->waits, key64, condition, sizeof condition);
     if (handle->waits)
         strcpy(ahead + write_ahead(claim, 0, ahead, sizeof ahead - 1), ",");
-    else
-        write_free(claim, is_free, sizeof is_free);
-    int length = snprintf(body, size,
-                          "{\"compare\":["
-                          "{\"target\":\"CREATE\",\"key\":\"%s\",\"create_revision\":0},"
-                          "{\"target\":\"CREATE\",\"key\":\"%s\",\"create_revision\":0}%s],"
-                          "\"success\":[%s{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\","
-                          "\"lease\":\"%" PRId64 "\"}}],"
-                          "\"failure\":[{\"request_range\":{\"key\":\"%s\",\"keys_only\":true}}]}",
-                          key64, ended64, is_free, ahead, key64, owner64,
-                          etcd_lease_id(claim->lease), key64);
+    int length =
+        snprintf(body, size,
+                 "{\"compare\":[{\"target\":\"CREATE\",\"key\":\"%s\"}%s],"
+                 "\"success\":[%s{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\","
+                 "\"lease\":\"%" PRId64 "\"}}],"
+                 "\"failure\":[{\"request_range\":{\"key\":\"%s\",\"keys_only\":true}}]}",
+                 ended64, condition, ahead, key64, owner64, etcd_lease_id(claim->lease), key64);
     assert(length < (int)size);
 }
 
