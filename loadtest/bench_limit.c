@@ -218,7 +218,8 @@ static bool etcd_connect_to(const char *url)
     curl_easy_setopt(etcd, CURLOPT_WRITEFUNCTION, etcd_take);
     curl_easy_setopt(etcd, CURLOPT_NOSIGNAL, 1L);
     etcd_post("/v3/lease/grant", "{\"TTL\":\"3600\"}", "\"ID\"");
-    sscanf(strstr(etcd_answer, "\"ID\""), "\"ID\":\"%31[0-9]", lease);
+    if (sscanf(strstr(etcd_answer, "\"ID\""), "\"ID\":\"%31[0-9]", lease) != 1)
+        die("etcd", "it grants no lease");
     snprintf(etcd_put, sizeof etcd_put,
              "{\"compare\":[{\"target\":\"CREATE\",\"key\":\"" ETCD_ENDED
              "\"},{\"target\":\"CREATE\",\"key\":\"" ETCD_KEY "\",\"range_end\":\"" ETCD_END

@@ -445,6 +445,12 @@ static enum seclock_result renewed(struct claim *claim, struct seclock_handle *h
     return SECLOCK_OK;
 }
 
+static void fill(enum seclock_result *results, size_t count, enum seclock_result result)
+{
+    for (size_t i = 0; i < count; i++)
+        results[i] = result;
+}
+
 /* Asks whether the keys of these holds are still there, after their leases were kept alive. Sets
  * the results if it is SECLOCK_OK, else SECLOCK_FAILED or SECLOCK_UNKNOWN. */
 static enum seclock_result renew_keys(struct etcd_kind *kind, struct seclock_handle *const *handles,
@@ -454,6 +460,7 @@ static enum seclock_result renew_keys(struct etcd_kind *kind, struct seclock_han
     char key64[ETCD_KEY64_SIZE];
     char *body = malloc(sizeof head + sizeof tail + count * (sizeof key64 + 64)), *at = body;
     struct etcd_answer answer;
+    fill(results_out, count, SECLOCK_FAILED);
     if (!body)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     at = stpcpy(at, head);
@@ -466,6 +473,7 @@ static enum seclock_result renew_keys(struct etcd_kind *kind, struct seclock_han
     strcpy(at, tail);
     int wait_ms = handle_renewal_ms(handles, count, RENEWAL_MS_MIN, kind->timeout_ms);
     enum seclock_result result = etcd_call(kind->etcd, "/v3/kv/txn", body, wait_ms, &answer);
+    fill(results_out, count, result);
     for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
         results_out[i] = renewed(handles[i]->driver_data, handles[i],
                                  etcd_response(answer.json, i, "response_range"));
@@ -505,8 +513,10 @@ static enum seclock_result renew_some(struct etcd_kind *kind, struct seclock_han
     }
     if (kept_count > 0 && silence == SECLOCK_OK)
         silence = renew_keys(kind, kept, kept_count, results);
+    else
+        fill(results, kept_count, silence);
     for (size_t i = 0; i < kept_count; i++)
-        results_out[places[i]] = silence == SECLOCK_OK ? results[i] : silence;
+        results_out[places[i]] = results[i];
     return silence;
 }
 
@@ -519,8 +529,7 @@ static void etcd_renew(void *self, struct seclock_handle *const *handles, size_t
         if (silence == SECLOCK_OK)
             silence = renew_some(self, handles + done, some, results_out + done);
         else
-            for (size_t i = done; i < done + some; i++)
-                results_out[i] = silence;
+            fill(results_out + done, some, silence);
     }
 }
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "base/clock.h"
 #include "lock/etcd/http.h"
@@ -19,6 +18,7 @@ enum {
     BRIEF_S = 120,
     BODY_MAX = 1024,
     KEEP_TRIES_MAX = 2,
+    SHARED_MAX = 64, /* lengths; leases of further ones have one user */
 };
 
 struct etcd_lease {
@@ -28,7 +28,6 @@ struct etcd_lease {
     _Atomic int64_t kept_ns; /* the sending of the last request that surely kept it alive */
     _Atomic bool ended;
     int users;
-    LIST_ENTRY(etcd_lease) in_list;
 };
 
 struct etcd_leases {
@@ -36,9 +35,8 @@ struct etcd_leases {
     int64_t (*now_ns)(void);
     char *key64;
     struct process_guard guard;
-    pthread_mutex_t mutex;            /* guards the list and the numbers of users */
-    LIST_HEAD(, etcd_lease) shared;   /* at most one of a length that has not ended */
-    LIST_HEAD(, etcd_lease) unshared; /* replaced by another, and the brief ones */
+    pthread_mutex_t mutex;                 /* guards all below, and the numbers of users */
+    struct etcd_lease *shared[SHARED_MAX]; /* of different lengths; NULL: none */
     struct etcd_lease *brief;
 };
 
@@ -48,10 +46,8 @@ struct etcd_leases {
 static void let_go(struct etcd_lease *lease)
 {
     assert(lease->users > 0);
-    if (--lease->users > 0)
-        return;
-    LIST_REMOVE(lease, in_list);
-    free(lease);
+    if (--lease->users == 0)
+        free(lease);
 }
 
 struct etcd_lease *etcd_lease_share(struct etcd_leases *leases, struct etcd_lease *lease)
@@ -229,51 +225,49 @@ static bool is_stale(const struct etcd_leases *leases, const struct etcd_lease *
 /* Returns the shared lease of that length, by a further user; NULL: there is none. */
 static struct etcd_lease *find_shared(struct etcd_leases *leases, int seconds)
 {
-    struct etcd_lease *lease;
+    struct etcd_lease *found = NULL;
     pthread_mutex_lock(&leases->mutex);
-    LIST_FOREACH (lease, &leases->shared, in_list)
-        if (lease->asked_s == seconds)
-            break;
-    if (lease)
-        lease->users++;
+    for (size_t i = 0; i < SHARED_MAX && !found; i++)
+        if (leases->shared[i] && leases->shared[i]->asked_s == seconds)
+            found = leases->shared[i];
+    if (found)
+        found->users++;
     pthread_mutex_unlock(&leases->mutex);
-    return lease;
+    return found;
 }
 
-/* Takes a lease out of the list, which is its user, unless another thread has done so. */
+/* Takes a lease out of the table, which is its user, unless another thread has done so. */
 static void stop_sharing(struct etcd_leases *leases, struct etcd_lease *lease)
 {
-    struct etcd_lease *listed;
     pthread_mutex_lock(&leases->mutex);
-    LIST_FOREACH (listed, &leases->shared, in_list)
-        if (listed == lease)
-            break;
-    if (listed) {
-        LIST_REMOVE(lease, in_list);
-        LIST_INSERT_HEAD(&leases->unshared, lease, in_list);
-        let_go(lease);
-    }
+    for (size_t i = 0; i < SHARED_MAX; i++)
+        if (leases->shared[i] == lease) {
+            assert(lease->users > 1); /* the caller is another */
+            lease->users--;
+            leases->shared[i] = NULL;
+        }
     pthread_mutex_unlock(&leases->mutex);
 }
 
-/* Lists a new lease. Of two that are granted at once, the first is shared, and the other one ends
- * with its only user. Forgets leases that nobody uses any more. */
+/* Enters a new lease. Of two that are granted at once, the first is shared, and the other one ends
+ * with its only user. Makes room by forgetting leases that nobody uses any more. */
 static void begin_sharing(struct etcd_leases *leases, struct etcd_lease *lease)
 {
-    struct etcd_lease *listed, *next;
+    struct etcd_lease **room = NULL;
+    bool first = true;
     pthread_mutex_lock(&leases->mutex);
-    for (listed = LIST_FIRST(&leases->shared); listed; listed = next) {
-        next = LIST_NEXT(listed, in_list);
-        if (listed->users == 1 && is_stale(leases, listed))
-            let_go(listed);
+    for (struct etcd_lease **i = leases->shared; i < leases->shared + SHARED_MAX; i++) {
+        if (*i && (*i)->users == 1 && is_stale(leases, *i)) {
+            free(*i);
+            *i = NULL;
+        }
+        if (!*i)
+            room = i;
+        else if ((*i)->asked_s == lease->asked_s)
+            first = false;
     }
-    LIST_FOREACH (listed, &leases->shared, in_list)
-        if (listed->asked_s == lease->asked_s)
-            break;
-    if (listed)
-        LIST_INSERT_HEAD(&leases->unshared, lease, in_list);
-    else {
-        LIST_INSERT_HEAD(&leases->shared, lease, in_list);
+    if (first && room) {
+        *room = lease;
         lease->users++;
     }
     pthread_mutex_unlock(&leases->mutex);
@@ -324,7 +318,6 @@ enum seclock_result etcd_lease_take_brief(struct etcd_leases *leases, int wait_m
     if (!lease)
         return SECLOCK_FAILED;
     pthread_mutex_lock(&leases->mutex);
-    LIST_INSERT_HEAD(&leases->unshared, lease, in_list);
     lease->users++;
     old = leases->brief;
     leases->brief = lease;
@@ -356,14 +349,14 @@ struct etcd_leases *etcd_leases_open(struct etcd *etcd, const char *key64, int64
 void etcd_leases_close(struct etcd_leases **leases)
 {
     struct etcd_leases *old = *leases;
-    struct etcd_lease *lease;
     *leases = NULL;
     if (!old)
         return;
     etcd_lease_drop(old, &old->brief);
-    while ((lease = LIST_FIRST(&old->shared)) != NULL)
-        let_go(lease);
-    assert(LIST_EMPTY(&old->unshared));
+    for (size_t i = 0; i < SHARED_MAX; i++) {
+        assert(!old->shared[i] || old->shared[i]->users == 1); /* the table */
+        free(old->shared[i]);
+    }
     process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old->key64);

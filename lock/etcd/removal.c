@@ -120,7 +120,7 @@ struct etcd_removals *etcd_removals_open(struct etcd *etcd, struct etcd_leases *
 void etcd_removals_close(struct etcd_removals **removals)
 {
     struct etcd_removals *old = *removals;
-    struct etcd_removal *removal;
+    struct etcd_removal *removal, *next;
     *removals = NULL;
     if (!old)
         return;
@@ -130,8 +130,8 @@ void etcd_removals_close(struct etcd_removals **removals)
     pthread_mutex_unlock(&old->mutex);
     if (old->running)
         pthread_join(old->thread, NULL);
-    while ((removal = LIST_FIRST(&old->list)) != NULL) {
-        LIST_REMOVE(removal, in_list);
+    for (removal = LIST_FIRST(&old->list); removal; removal = next) {
+        next = LIST_NEXT(removal, in_list);
         removal_free(old->leases, removal);
     }
     pthread_cond_destroy(&old->changed);

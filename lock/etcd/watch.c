@@ -281,7 +281,7 @@ struct etcd_watches *etcd_watches_open(struct etcd *etcd)
 void etcd_watches_close(struct etcd_watches **watches)
 {
     struct etcd_watches *old = *watches;
-    struct etcd_stream *stream;
+    struct etcd_stream *stream, *next;
     *watches = NULL;
     if (!old)
         return;
@@ -292,9 +292,9 @@ void etcd_watches_close(struct etcd_watches **watches)
         curl_multi_wakeup(old->multi);
         pthread_join(old->thread, NULL);
     }
-    while ((stream = LIST_FIRST(&old->streams)) != NULL) {
+    for (stream = LIST_FIRST(&old->streams); stream; stream = next) {
         assert(!stream->watch); /* its waiter has stopped waiting */
-        LIST_REMOVE(stream, in_list);
+        next = LIST_NEXT(stream, in_list);
         stream_stop(stream);
         free(stream);
     }
