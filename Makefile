@@ -116,10 +116,13 @@ mysql_flags    = $(shell { pkg-config --$(1) mysqlclient || pkg-config --$(1) li
                    mariadb_config --$(1) || mysql_config --$(1); } 2>/dev/null)
 system_cflags := $(patsubst -I%,-isystem%,$(call mysql_flags,cflags) \
                    $(shell pkg-config --cflags $(packages) 2>/dev/null))
+# The same without libcurl and jansson.
+etcd          := $(shell printf '\#include <curl/curl.h>\n\#include <jansson.h>\n' | \
+                   $(CC) -E - >/dev/null 2>&1 && pkg-config --libs libcurl jansson 2>/dev/null)
 LIBS          := $(call mysql_flags,libs) $(shell pkg-config --libs $(packages) 2>/dev/null) $(zookeeper) -lm
 
 COMPILE        = $(CC) -std=gnu11 -pthread $(WARNINGS) -I. -I$(gen) $(system_cflags) \
-                 $(if $(zookeeper),-DLOCK_WITH_ZOOKEEPER) $(CPPFLAGS) \
+                 $(if $(zookeeper),-DLOCK_WITH_ZOOKEEPER) $(if $(etcd),-DLOCK_WITH_ETCD) $(CPPFLAGS) \
                  $(CFLAGS) $(instrument)
 LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
@@ -207,7 +210,7 @@ lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
                $(addprefix sql/db/,db_client.c db_connection.c db_servers.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
-lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
+lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper) $(etcd)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
 
 seclock: $(BUILD)/seclock $(BUILD)/libseclock.a $(BUILD)/libseclock.so

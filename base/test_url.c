@@ -209,6 +209,28 @@ static void test_zookeeper(void **state)
     bad("zookeeper", "zookeeper://a?b", "no options");
 }
 
+static void test_etcd(void **state)
+{
+    (void)state;
+    struct url url = good("etcd", "etcd://u:p%40@a:1,[::1],c");
+    assert_int_equal(url.server_count, 3);
+    assert_int_equal(url.servers[0].port, 1);
+    assert_int_equal(url.servers[2].port, 2379);
+    assert_string_equal(url.password, "p@");
+    assert_false(url.tls);
+    url = good("etcd", "etcds://a/?ca=/c&cert=/d&key=/e");
+    assert_true(url.tls);
+    assert_string_equal(url.ca, "/c");
+    assert_string_equal(url_scheme("ETCDS://a"), "etcd");
+    bad("etcd", "etcd://", "host is missing");
+    bad("etcd", "etcd://a,", "host is missing");
+    bad("etcd", "etcd://a/b", "there is a path");
+    bad("etcd", "etcd://u@a", "of user and password there is only one");
+    bad("etcd", "etcd://a?ca=/c", "no option of that name");
+    bad("etcd", "etcds://a?key=/c", "of cert and key there is only one");
+    bad("etcd", "https://a", "another scheme");
+}
+
 static void test_bad_schemes_and_characters(void **state)
 {
     (void)state;
@@ -366,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_several_hosts_of_mysql),
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_zookeeper),
+        cmocka_unit_test(test_etcd),
         cmocka_unit_test(test_bad_schemes_and_characters),
         cmocka_unit_test(test_bad_parts),
         cmocka_unit_test(test_lengths),

@@ -1,4 +1,4 @@
-/* Reads all redis://, mysql:// and zookeeper:// URLs.
+/* Reads all redis://, mysql://, zookeeper:// and etcd:// URLs.
  *
  * why_spans: the text is cut into spans at its delimiters first, and each span is decoded after
  * that, so that an encoded delimiter (%40 for @) never delimits anything. */
@@ -245,6 +245,12 @@ static const char *read_options(struct span options, const struct option *known,
 
 /* ---- what is special about each scheme ---- */
 
+static const char *check_tls_files(const struct url *url)
+{
+    bool both = (url->cert[0] == '\0') == (url->key[0] == '\0');
+    return both ? NULL : "of cert and key there is only one";
+}
+
 /* TLS adds options of its own to those of the URL's kind. */
 static const char *read_redis_options(struct span options, struct url *url)
 {
@@ -259,8 +265,8 @@ static const char *read_redis_options(struct span options, struct url *url)
     size_t from = url->tls ? 0 : tls_count;
     size_t to = url->kind == URL_SENTINEL ? all : tls_count;
     const char *wrong = read_options(options, known + from, to - from);
-    if (!wrong && (url->cert[0] == '\0') != (url->key[0] == '\0'))
-        wrong = "of cert and key there is only one";
+    if (!wrong)
+        wrong = check_tls_files(url);
     if (!wrong && url->sentinel_user[0] != '\0' && url->sentinel_password[0] == '\0')
         wrong = "there is a sentinel_user without a sentinel_password";
     return wrong;
@@ -351,6 +357,24 @@ static const char *read_zookeeper(const struct spans *spans, unsigned port, stru
     return wrong;
 }
 
+static const char *read_etcd(const struct spans *spans, unsigned port, struct url *url)
+{
+    const struct option known[] = {
+        {"ca", url->ca, sizeof url->ca, NULL},
+        {"cert", url->cert, sizeof url->cert, NULL},
+        {"key", url->key, sizeof url->key, NULL},
+    };
+    const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
+    if (wrong)
+        return wrong;
+    if (spans->path.from != spans->path.to)
+        return "there is a path";
+    if ((url->user[0] == '\0') != (url->password[0] == '\0'))
+        return "of user and password there is only one";
+    wrong = read_options(spans->option, known, url->tls ? sizeof known / sizeof *known : 0);
+    return wrong ? wrong : check_tls_files(url);
+}
+
 #define HOSTS "host[:port][,host[:port]...]"
 
 /* `read` returns NULL, or in words what is wrong. A family's first scheme has its plainest form. */
@@ -379,6 +403,9 @@ static const struct scheme {
      URL_SINGLE, read_mysql},
     {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, false,
      URL_SINGLE, read_zookeeper},
+    {"etcd", "etcd", "etcd://[user:password@]" HOSTS, 2379, false, URL_SINGLE, read_etcd},
+    {"etcd", "etcds", "etcds://[user:password@]" HOSTS "[?ca=/path]", 2379, true, URL_SINGLE,
+     read_etcd},
 };
 
 static const struct scheme *const schemes_end = schemes + sizeof schemes / sizeof *schemes;

@@ -1,5 +1,5 @@
-/* Reads redis://, mysql:// and zookeeper:// URLs: where a server is and who logs in. Drivers use
- * it, and so do checks of a URL before a driver gets it. */
+/* Reads redis://, mysql://, zookeeper:// and etcd:// URLs: where a server is and who logs in.
+ * Drivers use it, and so do checks of a URL before a driver gets it. */
 #ifndef BASE_URL_H
 #define BASE_URL_H
 
@@ -24,8 +24,10 @@ enum {
  *              redis+cluster://[user[:password]@]host[:port][,host[:port]...]
  *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
  *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
+ *   etcd       etcd://[user:password@]host[:port][,host[:port]...]
  *
- * With rediss in the place of redis (but not for a socket) the connections use TLS. Its options
+ * With rediss in the place of redis (but not for a socket), or etcds, the connections use TLS. Its
+ * options
  * follow the question mark, with & between them: ca=/path of the authorities' certificates (else
  * the system's), cert=/path and key=/path of the client's own. redis+sentinel has the options
  * sentinel_user= and sentinel_password= for the sentinels; the user of the URL is for the servers,
@@ -37,14 +39,14 @@ enum {
  * may be missing. Schemes may be of capital letters. */
 
 enum url_kind {
-    URL_SINGLE,   /* one server; of mysql:// several, which hold the same data */
+    URL_SINGLE,   /* one server; of mysql:// and etcd:// several, which hold the same data */
     URL_SENTINEL, /* the servers are sentinels, which know the master `name` */
     URL_CLUSTER,  /* the servers are some of the nodes of a cluster */
 };
 
 struct url_server {
     char host[URL_PART_SIZE];
-    unsigned port; /* 6379, 26379 of a sentinel, 3306 or 2181 unless the URL says another */
+    unsigned port; /* 6379, 26379 of a sentinel, 3306, 2181 or 2379 unless the URL says another */
 };
 
 /* Parts that the URL does not have are empty. */
@@ -64,9 +66,10 @@ struct url {
     char ca[URL_PART_SIZE], cert[URL_PART_SIZE], key[URL_PART_SIZE]; /* files, for TLS */
 };
 
-/* Reads a URL of the family `scheme`: "redis", "mysql" or "zookeeper". False with the reason in
- * `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535". The reason
- * quotes nothing of the URL: a secret may be anywhere. Any thread; the caller owns all. */
+/* Reads a URL of the family `scheme`: "redis", "mysql", "zookeeper" or "etcd". False with the
+ * reason in `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535".
+ * The reason quotes nothing of the URL, where a secret may be anywhere. Any thread; the caller owns
+ * all. */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 

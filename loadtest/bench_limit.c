@@ -1,4 +1,5 @@
-/* The limits of the servers: pairs of requests by hiredis, libmariadb and the ZooKeeper client. */
+/* The limits of the servers: pairs of requests by hiredis, libmariadb, the ZooKeeper client and
+ * libcurl. */
 #include "loadtest/bench_limit.h"
 
 #include <hiredis/hiredis.h>
@@ -10,6 +11,9 @@
 #ifdef LOCK_WITH_ZOOKEEPER
 #define THREADED /* for the synchronous calls */
 #include <zookeeper/zookeeper.h>
+#endif
+#ifdef LOCK_WITH_ETCD
+#include <curl/curl.h>
 #endif
 
 #include "base/url.h"
@@ -156,6 +160,77 @@ static bool zookeeper_connect_to(const char *url)
 }
 #endif
 
+/* ---- etcd: the transactions of the lock over one kept connection ---- */
+
+#ifdef LOCK_WITH_ETCD
+#define ETCD_KEY "L2JlbmNoL2xpbWl0L2tleQ==" /* "/bench/limit/key" */
+#define ETCD_END "L2JlbmNoL2xpbWl0MA=="     /* "/bench/limit0" */
+#define ETCD_ENDED "L2JlbmNoL2VuZGVk"       /* "/bench/ended" */
+
+static CURL *etcd;
+static char etcd_url[URL_MAX], etcd_put[URL_MAX * 4], etcd_answer[URL_MAX * 4];
+
+static size_t etcd_take(char *data, size_t size, size_t count, void *context)
+{
+    size_t used = strlen(etcd_answer), more = size * count;
+    (void)context;
+    if (used + more >= sizeof etcd_answer)
+        return 0;
+    memcpy(etcd_answer + used, data, more);
+    etcd_answer[used + more] = '\0';
+    return more;
+}
+
+static void etcd_post(const char *path, const char *body, const char *expected)
+{
+    char url[URL_MAX * 2];
+    snprintf(url, sizeof url, "%s%s", etcd_url, path);
+    curl_easy_setopt(etcd, CURLOPT_URL, url);
+    curl_easy_setopt(etcd, CURLOPT_POSTFIELDS, body);
+    etcd_answer[0] = '\0';
+    CURLcode result = curl_easy_perform(etcd);
+    if (result != CURLE_OK || !strstr(etcd_answer, expected))
+        die("etcd", result != CURLE_OK ? curl_easy_strerror(result) : etcd_answer);
+}
+
+static void etcd_first(void)
+{
+    etcd_post("/v3/kv/txn", etcd_put, "\"succeeded\":true");
+}
+
+static void etcd_second(void)
+{
+    etcd_post("/v3/kv/deleterange", "{\"key\":\"" ETCD_KEY "\"}", "\"deleted\":\"1\"");
+}
+
+/* Gives its key a lease, as the lock does. False for an address with a user or TLS. */
+static bool etcd_connect_to(const char *url)
+{
+    struct url at;
+    char error[URL_ERROR_SIZE], place[URL_PLACE_SIZE], lease[32] = "";
+    if (!url_parse(url, "etcd", &at, error, sizeof error) || at.tls || at.user[0] != '\0')
+        return false;
+    url_server_place(at.servers[0].host, at.servers[0].port, place);
+    snprintf(etcd_url, sizeof etcd_url, "http://%.240s", place);
+    etcd = curl_easy_init();
+    if (!etcd)
+        die("etcd", "out of memory");
+    curl_easy_setopt(etcd, CURLOPT_WRITEFUNCTION, etcd_take);
+    curl_easy_setopt(etcd, CURLOPT_NOSIGNAL, 1L);
+    etcd_post("/v3/lease/grant", "{\"TTL\":\"3600\"}", "\"ID\"");
+    if (sscanf(strstr(etcd_answer, "\"ID\""), "\"ID\":\"%31[0-9]", lease) != 1)
+        die("etcd", "it grants no lease");
+    snprintf(etcd_put, sizeof etcd_put,
+             "{\"compare\":[{\"target\":\"CREATE\",\"key\":\"" ETCD_ENDED
+             "\"},{\"target\":\"CREATE\",\"key\":\"" ETCD_KEY "\",\"range_end\":\"" ETCD_END
+             "\"}],\"success\":[{\"request_put\":{\"key\":\"" ETCD_KEY
+             "\",\"value\":\"%s\",\"lease\":\"%s\"}}],\"failure\":[{\"request_range\":"
+             "{\"key\":\"" ETCD_KEY "\",\"keys_only\":true}}]}",
+             "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYtMQ==", lease);
+    return true;
+}
+#endif
+
 /* ---- by kind ---- */
 
 const struct limit *limit_open(enum seclock_kind kind, const char *url)
@@ -173,6 +248,12 @@ const struct limit *limit_open(enum seclock_kind kind, const char *url)
         static const struct limit of_zookeeper = {"create, delete", zookeeper_first,
                                                   zookeeper_second};
         return zookeeper_connect_to(url) ? &of_zookeeper : NULL;
+    }
+#endif
+#ifdef LOCK_WITH_ETCD
+    case SECLOCK_KIND_ETCD: {
+        static const struct limit of_etcd = {"txn, deleterange", etcd_first, etcd_second};
+        return etcd_connect_to(url) ? &of_etcd : NULL;
     }
 #endif
     default:

@@ -2,8 +2,8 @@
  *
  * usage: bench_lock MS KIND...
  *
- * SECKILL_REDIS_URL, SECKILL_MYSQL_URL and SECKILL_ZOOKEEPER_URL name the servers. Each kind is
- * measured for twice MS milliseconds and gives one line of JSON.
+ * SECKILL_REDIS_URL, SECKILL_MYSQL_URL, SECKILL_ZOOKEEPER_URL and SECKILL_ETCD_URL name the
+ * servers. Each kind is measured for twice MS milliseconds and gives one line of JSON.
  *
  * Uncontended: limit (bench_limit.h) and lock take turns in slices of a few ms, so that whatever
  * else the machine does befalls both; each slice of the lock is compared with the limit's slices
@@ -287,6 +287,8 @@ static const char *url_for(enum seclock_kind kind)
         variable = "SECKILL_MYSQL_URL";
     else if (kind == SECLOCK_KIND_QUEUE)
         variable = "SECKILL_ZOOKEEPER_URL";
+    else if (kind == SECLOCK_KIND_ETCD)
+        variable = "SECKILL_ETCD_URL";
     const char *url = getenv(variable);
     if (!url)
         die(variable, "not set");

@@ -51,6 +51,9 @@ static const struct lock_driver *const drivers[SECLOCK_KIND_COUNT] = {
 #ifdef LOCK_WITH_ZOOKEEPER
     [SECLOCK_KIND_QUEUE] = &zookeeper_queue_driver,
 #endif
+#ifdef LOCK_WITH_ETCD
+    [SECLOCK_KIND_ETCD] = &etcd_driver,
+#endif
 };
 
 /* NULL also for a kind out of range: the number may come from the caller of the library. */

@@ -86,11 +86,11 @@ struct lock_driver {
                                        const struct script_call *call);
 
     /* What ends a wait early, for loops; without either, only time does. wait_channel writes the
-     * channel whose messages do, and returns how much of `wait_ms` the waiter may sleep. wait_fd
-     * returns a descriptor that becomes readable, or -1. */
-    int (*wait_channel)(void *self, const struct seclock_handle *handle, int wait_ms,
-                        char channel_out[LOCK_CHANNEL_MAX]);
-    int (*wait_fd)(const struct seclock_handle *handle);
+     * channel whose messages do, wait_fd returns a descriptor that becomes readable, or -1. Both
+     * shorten `wait_ms` to what the waiter may sleep. */
+    void (*wait_channel)(void *self, const struct seclock_handle *handle, int *wait_ms,
+                         char channel_out[LOCK_CHANNEL_MAX]);
+    int (*wait_fd)(const struct seclock_handle *handle, int *wait_ms);
 
     /* Both optional. */
     enum seclock_result (*set_limit)(const struct lock_driver *driver, void *self, const char *name,
@@ -101,6 +101,6 @@ struct lock_driver {
 extern const struct lock_driver redis_simple_driver, redis_spin_driver, redis_reentrant_driver,
     redis_fair_driver, redis_rw_driver, redis_semaphore_driver, redis_permit_driver,
     redis_timestamp_driver, redis_latch_driver, redlock_driver, mysql_table_driver,
-    mysql_get_lock_driver, zookeeper_queue_driver;
+    mysql_get_lock_driver, zookeeper_queue_driver, etcd_driver;
 
 #endif

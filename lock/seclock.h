@@ -1,4 +1,4 @@
-/* Distributed locks: leases with fencing tokens, over Redis, MySQL and ZooKeeper.
+/* Distributed locks: leases with fencing tokens, over Redis, MySQL, ZooKeeper and etcd.
  *
  * A lock has a name, a lease and a fence. The holder may die, sleep or lose its connection at any
  * time: the lease then ends by itself, and the next holder gets a greater fence. The resource that
@@ -83,7 +83,8 @@ enum {
     X(TABLE, "table", "mysql", "a row of the table distributed_lock; re-entrant")                  \
     X(GET_LOCK, "get-lock", "mysql",                                                               \
       "MySQL's GET_LOCK; with its connection; re-entrant; no fence")                               \
-    X(QUEUE, "queue", "zookeeper", "first come first served; with its session; re-entrant")
+    X(QUEUE, "queue", "zookeeper", "first come first served; with its session; re-entrant")        \
+    X(ETCD, "etcd", "etcd", "many readers or one writer, first come first served")
 
 #define SECLOCK_KIND_ENUM(id, name, scheme, what) SECLOCK_KIND_##id,
 enum seclock_kind { SECLOCK_KINDS(SECLOCK_KIND_ENUM) SECLOCK_KIND_COUNT };
@@ -126,10 +127,11 @@ struct seclock_handle; /* one hold: one successful acquisition of one lock */
 struct seclock_options {
     size_t size; /* see Versions above */
     /* URLs, ended by NULL: redis://[user:password@]host[:port][/db],
-     * mysql://user@host/db[?socket=], zookeeper://host:port[,host:port...][/path]. Of Redis also
-     * rediss:// (TLS; ?ca=/path), redis+unix:///path, redis+sentinel://host,host/name and
-     * redis+cluster://host,host. The kind "red" uses all URLs of its servers, every other kind the
-     * first of its own. Copied. */
+     * mysql://user@host/db[?socket=], zookeeper://host:port[,host:port...][/path],
+     * etcd://[user:password@]host[:port][,host[:port]...]. Of Redis also rediss:// (TLS;
+     * ?ca=/path), redis+unix:///path, redis+sentinel://host,host/name and
+     * redis+cluster://host,host; of etcd etcds:// (TLS; ?ca=/path&cert=/path&key=/path). The kind
+     * "red" uses all URLs of its servers, every other kind the first of its own. Copied. */
     const char *const *servers;
     const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
     int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */
@@ -183,7 +185,7 @@ struct seclock_request {
     size_t size;      /* see Versions above */
     const char *name; /* 1 .. SECLOCK_NAME_MAX - 1 bytes, not beginning with '}' */
     enum seclock_kind kind;
-    enum seclock_mode mode; /* of SECLOCK_KIND_READ_WRITE */
+    enum seclock_mode mode; /* of SECLOCK_KIND_READ_WRITE and SECLOCK_KIND_ETCD */
     int permits;            /* of semaphores; 0: 1 */
     int limit;              /* of semaphores: the number of permits if not set yet; 0: leaves it */
     int wait_ms;            /* 0: one try; SECLOCK_FOREVER */
@@ -234,8 +236,9 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
 
-/* 0: the kind has no fence. Of a reader: the last writer's; of permits: their own number, which
- * does not order them, as several are held together. */
+/* 0: the kind has no fence. Of a reader: the last writer's, on etcd its own, both smaller than that
+ * of any later writer; of permits: their own number, which does not order them, as several are held
+ * together. */
 SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle);
 
 /* The number of the owner's holds at the time of this acquisition, this one included. */

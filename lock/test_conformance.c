@@ -37,6 +37,7 @@ static const struct subject subjects[] = {
     {SECLOCK_KIND_TABLE, REENTRANT | FENCED | LEASED, 0},
     {SECLOCK_KIND_GET_LOCK, REENTRANT, 0},
     {SECLOCK_KIND_QUEUE, REENTRANT | FENCED | LAPSES, 0},
+    {SECLOCK_KIND_ETCD, FENCED | LAPSES, 0},
 };
 
 /* Two processes' worth: `mine` and `other` know nothing of each other. */
@@ -906,9 +907,13 @@ static void test_threads_of_the_library_take_no_signals(void **state)
 static void test_no_server(void **state)
 {
     (void)state;
-    static const char *const nowhere[] = {"redis://127.0.0.1:1",     "redis://127.0.0.1:1/1",
-                                          "redis://127.0.0.1:1/2",   "mysql://root@127.0.0.1:1/x",
-                                          "zookeeper://127.0.0.1:1", NULL};
+    static const char *const nowhere[] = {"redis://127.0.0.1:1",
+                                          "redis://127.0.0.1:1/1",
+                                          "redis://127.0.0.1:1/2",
+                                          "mysql://root@127.0.0.1:1/x",
+                                          "zookeeper://127.0.0.1:1",
+                                          "etcd://127.0.0.1:1",
+                                          NULL};
     struct seclock_handle *hold;
     struct seclock_client *client;
     struct seclock_options options =

@@ -11,14 +11,17 @@
 static struct seclock_client *mine, *other;
 static struct seclock_owner *owners[3]; /* of `mine` */
 static char name[32];
+static enum seclock_kind rw_kind; /* of readers and writers, in the test that runs */
 
 static int begin(void **state)
 {
     static int tests;
-    const char *urls[] = {servers.redis, servers.mysql, NULL};
+    const char *urls[] = {servers.redis, servers.mysql, servers.etcd[0] ? servers.etcd : NULL,
+                          NULL};
     struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix,
                                                      .lease_ms = LEASE_MS, .poll_ms = POLL_MS);
     (void)state;
+    rw_kind = SECLOCK_KIND_READ_WRITE;
     snprintf(name, sizeof name, "kind-%d", ++tests);
     if (seclock_open(&options, &mine) != SECLOCK_OK || seclock_open(&options, &other) != SECLOCK_OK)
         return -1;
@@ -82,10 +85,20 @@ static void wait_end(struct waiting *waiting, enum seclock_result wanted)
 
 /* ---- readers and writers ---- */
 
+static const enum seclock_kind rw_kinds[] = {SECLOCK_KIND_READ_WRITE, SECLOCK_KIND_ETCD};
+
+/* A test without a state of its own is of the first kind. */
+static void use_kind(void **state)
+{
+    if (*state)
+        rw_kind = *(const enum seclock_kind *)*state;
+    if (!kind_served(rw_kind))
+        skip();
+}
+
 static struct seclock_request rw_request(const struct seclock_owner *owner, enum seclock_mode mode)
 {
-    return SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_READ_WRITE, .mode = mode,
-                           .owner = owner);
+    return SECLOCK_REQUEST(.name = name, .kind = rw_kind, .mode = mode, .owner = owner);
 }
 
 static enum seclock_result rw_take(const struct seclock_owner *owner, enum seclock_mode mode,
@@ -97,14 +110,14 @@ static enum seclock_result rw_take(const struct seclock_owner *owner, enum seclo
 
 static void test_readers_share(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *readers[3], *writer;
     struct seclock_status status = SECLOCK_STATUS();
     for (int i = 0; i < 3; i++)
         assert_result(rw_take(owners[i], SECLOCK_MODE_READ, &readers[i]), SECLOCK_OK);
     struct seclock_request request = rw_request(NULL, SECLOCK_MODE_WRITE);
     assert_result(seclock_acquire(other, &request, &writer), SECLOCK_BUSY);
-    assert_result(seclock_status(other, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
+    assert_result(seclock_status(other, rw_kind, name, &status), SECLOCK_OK);
     assert_true(status.held);
     assert_int_equal(status.mode, SECLOCK_MODE_READ);
     assert_int_equal(status.count, 3);
@@ -114,14 +127,14 @@ static void test_readers_share(void **state)
     }
     assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);
     assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &readers[0]), SECLOCK_BUSY);
-    assert_result(seclock_status(mine, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
+    assert_result(seclock_status(mine, rw_kind, name, &status), SECLOCK_OK);
     assert_int_equal(status.mode, SECLOCK_MODE_WRITE);
     give(&writer);
 }
 
 static void test_waiting_writer_keeps_new_readers_out(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *first, *again, *late;
     struct waiting writer = {.client = other, .request = rw_request(NULL, SECLOCK_MODE_WRITE)};
     writer.request.wait_ms = SECLOCK_FOREVER;
@@ -142,7 +155,7 @@ static void test_waiting_writer_keeps_new_readers_out(void **state)
 
 static void test_writer_that_gives_up_lets_readers_in(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *first, *late, *writer;
     struct seclock_request request = rw_request(NULL, SECLOCK_MODE_WRITE);
     request.wait_ms = 100;
@@ -155,7 +168,7 @@ static void test_writer_that_gives_up_lets_readers_in(void **state)
 
 static void test_readers_do_not_starve_a_writer(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *now, *next = NULL;
     struct waiting writer = {.client = other, .request = rw_request(NULL, SECLOCK_MODE_WRITE)};
     writer.request.wait_ms = SECLOCK_FOREVER;
@@ -179,7 +192,7 @@ static void test_readers_do_not_starve_a_writer(void **state)
 
 static void test_writer_steps_down(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *writer, *reader, *second;
     assert_result(rw_take(owners[0], SECLOCK_MODE_WRITE, &writer), SECLOCK_OK);
     assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &reader), SECLOCK_OK);
@@ -193,7 +206,7 @@ static void test_writer_steps_down(void **state)
 
 static void test_reader_that_would_write_is_refused(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *reader, *writer;
     struct seclock_request request = rw_request(owners[0], SECLOCK_MODE_WRITE);
     request.wait_ms = SECLOCK_FOREVER;
@@ -209,7 +222,7 @@ static void test_reader_that_would_write_is_refused(void **state)
  * short one end a long one, whose owner is still known to read. */
 static void test_read_holds_end_by_themselves(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *longer, *shorter, *writer;
     struct seclock_status status = SECLOCK_STATUS();
     struct seclock_request request = rw_request(owners[0], SECLOCK_MODE_READ);
@@ -223,7 +236,7 @@ static void test_read_holds_end_by_themselves(void **state)
     request = rw_request(NULL, SECLOCK_MODE_WRITE);
     request.wait_ms = PATIENCE_MS;
     sleep_ms(250);
-    assert_result(seclock_status(other, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
+    assert_result(seclock_status(other, rw_kind, name, &status), SECLOCK_OK);
     assert_true(status.held);
     assert_result(rw_take(owners[0], SECLOCK_MODE_WRITE, &writer), SECLOCK_DEADLOCK);
     assert_int_equal(seclock_state(shorter), SECLOCK_STATE_LOST);
@@ -238,10 +251,10 @@ static void test_read_holds_end_by_themselves(void **state)
 
 static void test_break_frees_from_readers_too(void **state)
 {
-    (void)state;
+    use_kind(state);
     struct seclock_handle *reader, *writer;
     assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &reader), SECLOCK_OK);
-    assert_result(seclock_break(other, SECLOCK_KIND_READ_WRITE, name), SECLOCK_OK);
+    assert_result(seclock_break(other, rw_kind, name), SECLOCK_OK);
     assert_result(rw_take(owners[1], SECLOCK_MODE_WRITE, &writer), SECLOCK_OK);
     assert_result(seclock_renew(reader), SECLOCK_LOST);
     seclock_free(&reader);
@@ -1099,14 +1112,18 @@ static void test_words(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_readers_share),
+        CASE_OF(test_readers_share, rw_kinds[0]),
+        CASE_OF(test_readers_share, rw_kinds[1]),
         CASE(test_waiting_writer_keeps_new_readers_out),
-        CASE(test_writer_that_gives_up_lets_readers_in),
-        CASE(test_readers_do_not_starve_a_writer),
+        CASE_OF(test_writer_that_gives_up_lets_readers_in, rw_kinds[0]),
+        CASE_OF(test_writer_that_gives_up_lets_readers_in, rw_kinds[1]),
+        CASE_OF(test_readers_do_not_starve_a_writer, rw_kinds[0]),
+        CASE_OF(test_readers_do_not_starve_a_writer, rw_kinds[1]),
         CASE(test_writer_steps_down),
         CASE(test_reader_that_would_write_is_refused),
         CASE(test_read_holds_end_by_themselves),
-        CASE(test_break_frees_from_readers_too),
+        CASE_OF(test_break_frees_from_readers_too, rw_kinds[0]),
+        CASE_OF(test_break_frees_from_readers_too, rw_kinds[1]),
         CASE(test_majority_of_clusters_is_refused),
         CASE(test_majority_of_one_server_is_refused),
         CASE(test_failed_try_of_a_majority_keeps_nothing),

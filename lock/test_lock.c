@@ -473,6 +473,8 @@ static void test_client_is_closed_before_its_handles(void **state)
     close_before(SECLOCK_KIND_GET_LOCK);
     if (servers.zookeeper[0] != '\0')
         close_before(SECLOCK_KIND_QUEUE);
+    if (servers.etcd[0] != '\0')
+        close_before(SECLOCK_KIND_ETCD);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)

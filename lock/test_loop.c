@@ -280,7 +280,7 @@ static void test_many_are_held_at_once(void **state)
 
 /* ---- a server that answers nothing ---- */
 
-/* A port that accepts connections, and whose kernel takes what is sent until its buffers are full. */
+/* A port that accepts connections and never answers. */
 static int deaf_port(char url_out[64])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -293,7 +293,8 @@ static int deaf_port(char url_out[64])
     return fd;
 }
 
-/* A call that waited for the server would last for its whole time-out. */
+/* A call that waited for the server would last for its whole time-out: see also
+ * lua/test_script_pipe.c. */
 static void test_no_call_waits_for_a_silent_server(void **state)
 {
     (void)state;

@@ -39,7 +39,7 @@ enum {
 };
 
 struct servers {
-    char redis[256], mysql[256], zookeeper[256];
+    char redis[256], mysql[256], zookeeper[256], etcd[256];
     char red[RED_SERVERS][256]; /* databases of one server stand in for independent servers */
     char prefix[SECLOCK_PREFIX_MAX];
     struct redis *commands; /* the tests' own connection */
@@ -131,7 +131,8 @@ static inline bool servers_open(const char *program)
     char error[128], url[sizeof servers.redis];
     if (!server_from("SECKILL_REDIS_URL", servers.redis, true) ||
         !server_from("SECKILL_MYSQL_URL", servers.mysql, true) ||
-        !server_from("SECKILL_ZOOKEEPER_URL", servers.zookeeper, false))
+        !server_from("SECKILL_ZOOKEEPER_URL", servers.zookeeper, false) ||
+        !server_from("SECKILL_ETCD_URL", servers.etcd, false))
         return false;
     /* The number of the database stands at the end, or before the options. */
     memcpy(url, servers.redis, sizeof url);
@@ -148,6 +149,8 @@ static inline bool servers_open(const char *program)
         fprintf(stderr, "SECKILL_REDIS_URL: %s\n", error);
     if (servers.zookeeper[0] == '\0')
         printf("SECKILL_ZOOKEEPER_URL is not set: the queue lock is not tested\n");
+    if (servers.etcd[0] == '\0')
+        printf("SECKILL_ETCD_URL is not set: the lock of etcd is not tested\n");
     fflush(stdout);
     return servers.commands != NULL;
 }
@@ -157,6 +160,8 @@ static inline bool kind_served(enum seclock_kind kind)
 {
     if (kind == SECLOCK_KIND_QUEUE)
         return servers.zookeeper[0] != '\0';
+    if (kind == SECLOCK_KIND_ETCD)
+        return servers.etcd[0] != '\0';
     return kind != SECLOCK_KIND_RED || !redis_cluster(servers.commands);
 }
 
@@ -170,6 +175,8 @@ static inline struct seclock_client *client_open(enum seclock_kind kind,
         urls[0] = servers.mysql;
     else if (kind == SECLOCK_KIND_QUEUE)
         urls[0] = servers.zookeeper;
+    else if (kind == SECLOCK_KIND_ETCD)
+        urls[0] = servers.etcd;
     for (int i = 0; kind == SECLOCK_KIND_RED && i < RED_SERVERS; i++)
         urls[i] = servers.red[i];
     options.servers = urls;

@@ -2,6 +2,7 @@
 #include "lock/text.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,31 @@ bool seclock_kind_find(const char *name, enum seclock_kind *kind_out)
             return true;
         }
     return false;
+}
+
+/* ---- paths ---- */
+
+static void append_encoded(char path[LOCK_PATH_MAX], const char *text)
+{
+    size_t used = strlen(path);
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        bool plain = isalnum(c) || strchr("_-:,@+=~", c);
+        assert(used + 4 < LOCK_PATH_MAX);
+        used += (size_t)snprintf(path + used, 4, plain ? "%c" : "%%%02X", c);
+    }
+}
+
+void lock_path(const char *prefix, const char *name, char path_out[LOCK_PATH_MAX])
+{
+    static_assert(sizeof "/seclock/." + 3 * (SECLOCK_PREFIX_MAX + SECLOCK_NAME_MAX) <=
+                      LOCK_PATH_MAX,
+                  "the longest prefix and name fit");
+    strcpy(path_out, "/seclock/");
+    append_encoded(path_out, prefix);
+    if (prefix[0] != '\0')
+        strcat(path_out, ".");
+    append_encoded(path_out, name);
 }
 
 /* ---- structs of callers ---- */

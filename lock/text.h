@@ -18,6 +18,12 @@ enum seclock_result lock_none_held(bool repeated);
 /* SECLOCK_OK when the text may name a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);
 
+enum { LOCK_PATH_MAX = 400 }; /* bytes of a lock's path, with its NUL */
+
+/* Writes "/seclock/PREFIX.NAME", the path of a lock for servers whose keys are paths; without a
+ * prefix "/seclock/NAME". Both are encoded, so neither has a slash, nor the dot between them. */
+void lock_path(const char *prefix, const char *name, char path_out[LOCK_PATH_MAX]);
+
 /* The structs of the public header begin with `size_t size`, which the caller sets.
  *
  * Copies a caller's struct into the library's, which has `size` bytes; fields that the caller does

@@ -17,7 +17,7 @@ from harness.daemon import STEADY, Daemon  # noqa: E402
 from harness.load import Load  # noqa: E402
 from harness.processes import ROOT, servers_in_memory  # noqa: E402
 from harness.proxy import FaultProxy  # noqa: E402
-from harness.servers import TEMPLATE_VARIABLE, ZooKeeper  # noqa: E402
+from harness.servers import TEMPLATE_VARIABLE, Etcd, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
 
 EXTRA = ("browser", "client", "loadtest")
@@ -125,6 +125,22 @@ def zookeeper():
         pytest.skip("no ZooKeeper is installed")
     with ZooKeeper() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_etcd():
+    """The etcd of all tests that do not kill it."""
+    if not Etcd.PROGRAM:
+        pytest.skip("no etcd is installed")
+    with Etcd() as server:
+        yield server
+
+
+@pytest.fixture
+def etcd(shared_etcd):
+    """The shared etcd, emptied."""
+    shared_etcd.ctl("del", "--prefix", "/")
+    return shared_etcd
 
 
 @pytest.fixture

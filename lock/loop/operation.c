@@ -160,7 +160,7 @@ static int sleep_on_channel(struct operation *operation, int ms)
     char channel[LOCK_CHANNEL_MAX];
     struct seclock_handle *handle = operation->handle;
     struct waiter_hub *hub = loop_hub(operation->loop);
-    ms = handle->driver->wait_channel(handle->self, handle, ms, channel);
+    handle->driver->wait_channel(handle->self, handle, &ms, channel);
     if (operation->waiter && handle->permits > 1)
         waiter_pass(operation->waiter); /* see redis_kind_wait */
     if (!operation->waiter && hub)
@@ -178,7 +178,7 @@ static bool step_sleep(struct operation *operation)
     if (acquisition->told && driver->wait_channel && !operation->cancelled)
         ms = sleep_on_channel(operation, ms);
     else if (acquisition->told && driver->wait_fd)
-        fd = driver->wait_fd(operation->handle);
+        fd = driver->wait_fd(operation->handle, &ms);
     if (ms > 0 && !operation->cancelled) {
         loop_sleep(operation, ms, fd);
         return true;

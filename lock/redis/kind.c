@@ -245,8 +245,8 @@ static enum seclock_result redis_release(void *self, struct seclock_handle *hand
 /* ---- waiting ---- */
 
 /* A waiter that counts as alive for some time tries again before that ends, with random jitter. */
-int redis_kind_channel(void *self, const struct seclock_handle *handle, int wait_ms,
-                       char channel_out[LOCK_CHANNEL_MAX])
+void redis_kind_channel(void *self, const struct seclock_handle *handle, int *wait_ms,
+                        char channel_out[LOCK_CHANNEL_MAX])
 {
     const struct redis_row *row = row_of(handle);
     int most_ms = alive_ms(handle) / 3;
@@ -256,7 +256,8 @@ int redis_kind_channel(void *self, const struct seclock_handle *handle, int wait
                  SECLOCK_TOKEN_MAX - 2, handle->request);
     if (most_ms > 0)
         most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
-    return most_ms > 0 && most_ms < wait_ms ? most_ms : wait_ms;
+    if (most_ms > 0 && most_ms < *wait_ms)
+        *wait_ms = most_ms;
 }
 
 /* A waiter that wants several permits passes a wake-up on, because the returned permit may be
@@ -265,7 +266,7 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms >= 0);
     char channel[LOCK_CHANNEL_MAX];
-    wait_ms = redis_kind_channel(self, handle, wait_ms, channel);
+    redis_kind_channel(self, handle, &wait_ms, channel);
     if (handle->waiting && handle->permits > 1)
         waiter_pass(handle->waiting);
     if (!handle->waiting)

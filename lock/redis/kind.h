@@ -52,8 +52,8 @@ bool redis_kind_call(void *self, const struct seclock_handle *handle, enum lock_
                      struct script_call *call_out);
 enum seclock_result redis_kind_answer(struct seclock_handle *handle, enum lock_step step,
                                       const struct script_call *call);
-int redis_kind_channel(void *self, const struct seclock_handle *handle, int wait_ms,
-                       char channel_out[LOCK_CHANNEL_MAX]);
+void redis_kind_channel(void *self, const struct seclock_handle *handle, int *wait_ms,
+                        char channel_out[LOCK_CHANNEL_MAX]);
 void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms);
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired);
 /* Deletes the keys of the row and wakes the waiters. */

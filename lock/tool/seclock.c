@@ -25,13 +25,14 @@ static const char usage_text[] =
     "\n"
     "Runs COMMAND while holding the distributed lock NAME.\n"
     "\n"
-    "  -s, --server URL      redis://host[:port], mysql://user@host/db or zookeeper://host:port;\n"
-    "                        may be repeated; default: $SECLOCK_SERVER, separated by spaces\n"
+    "  -s, --server URL      redis://host[:port], mysql://user@host/db, zookeeper://host:port or\n"
+    "                        etcd://host[:port]; may be repeated; default: $SECLOCK_SERVER,\n"
+    "                        separated by spaces\n"
     "  -k, --kind KIND       simple, reentrant, timestamp, spin, fair, read-write, semaphore,\n"
-    "                        red, table, get-lock, queue; default: simple for one Redis, red for\n"
-    "                        several, table for MySQL, queue for ZooKeeper\n"
+    "                        red, table, get-lock, queue, etcd; default: simple for one Redis,\n"
+    "                        red for several, table for MySQL, queue for ZooKeeper, etcd for etcd\n"
     "  -p, --permits N       up to N commands at a time (kind semaphore)\n"
-    "  -r, --read            as a reader (kind read-write)\n"
+    "  -r, --read            as a reader (kind read-write or etcd)\n"
     "  -w, --wait TIME       how long to wait for the lock; default: for ever\n"
     "  -n, --nowait          the same as --wait 0\n"
     "  -l, --lease TIME      how long the lock outlives a holder that dies; default: 30s\n"
@@ -201,6 +202,9 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
     assert(settings->server_count > 0);
     if (settings->permits > 0)
         return SECLOCK_KIND_SEMAPHORE;
+    if (strncmp(settings->servers[0], "etcd:", 5) == 0 ||
+        strncmp(settings->servers[0], "etcds:", 6) == 0)
+        return SECLOCK_KIND_ETCD;
     if (settings->mode == SECLOCK_MODE_READ)
         return SECLOCK_KIND_READ_WRITE;
     if (strncmp(settings->servers[0], "mysql:", 6) == 0)

@@ -4,7 +4,6 @@
 #ifdef LOCK_WITH_ZOOKEEPER
 
 #include <assert.h>
-#include <ctype.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -33,8 +32,8 @@
 #define SEPARATOR "-lock-"
 
 enum {
-    DIRECTORY_MAX = 400, /* bytes of a directory's path */
-    CHILD_MAX = 100,     /* bytes of a child's name */
+    DIRECTORY_MAX = LOCK_PATH_MAX,
+    CHILD_MAX = 100, /* bytes of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
 };
@@ -73,29 +72,6 @@ struct queue_hold {
 };
 
 /* ---- names and paths ---- */
-
-/* Appends a name as one part of a path. */
-static void append_encoded(char *path, const char *name)
-{
-    size_t used = strlen(path);
-    for (; *name != '\0'; name++) {
-        unsigned char c = (unsigned char)*name;
-        bool plain = isalnum(c) || strchr("_-:,@+=~", c);
-        assert(used + 4 < ZK_PATH_MAX);
-        used += (size_t)snprintf(path + used, 4, plain ? "%c" : "%%%02X", c);
-    }
-}
-
-/* Writes prefix and name as one part of the path: a prefix with a slash makes no further directory.
- * Both are encoded, so neither has the dot that stands between them. */
-static void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
-{
-    strcpy(path_out, ROOT "/");
-    append_encoded(path_out, prefix);
-    if (prefix[0] != '\0')
-        strcat(path_out, ".");
-    append_encoded(path_out, name);
-}
 
 static void node_start(const char *request, char start_out[START_MAX])
 {
@@ -272,7 +248,7 @@ static struct node *node_new(struct queue *queue, const struct seclock_handle *h
         return NULL;
     node->queue = queue;
     node->handle = handle;
-    queue_directory(queue->prefix, handle->name, node->directory);
+    lock_path(queue->prefix, handle->name, node->directory);
     strcpy(node->owner, handle->owner);
     strcpy(node->request, handle->request);
     return node;
@@ -512,8 +488,9 @@ static void queue_close(void *self)
     free(queue);
 }
 
-static int queue_wait_fd(const struct seclock_handle *handle)
+static int queue_wait_fd(const struct seclock_handle *handle, int *wait_ms)
 {
+    (void)wait_ms;
     const struct node *node = handle->waiting;
     return node && node->watching ? node->watch.fd : -1;
 }
@@ -523,7 +500,7 @@ static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
     struct pollfd fds[2] = {
-        {.fd = queue_wait_fd(handle), .events = POLLIN},
+        {.fd = queue_wait_fd(handle, &wait_ms), .events = POLLIN},
         {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
     };
     poll(fds, 2, wait_ms);
@@ -685,7 +662,7 @@ static enum seclock_result hold_again(struct queue *queue, struct seclock_handle
 {
     char directory[ZK_PATH_MAX];
     struct node *node = NULL;
-    queue_directory(queue->prefix, handle->name, directory);
+    lock_path(queue->prefix, handle->name, directory);
     struct queue_hold *i;
     pthread_mutex_lock(&queue->mutex);
     LIST_FOREACH (i, &queue->holds, in_list)
@@ -768,7 +745,7 @@ static enum zk_result find_holder(struct queue *queue, const char *name, struct 
     *count_out = 0;
     if (!node_out->session)
         return ZK_FAILED;
-    queue_directory(queue->prefix, name, node_out->directory);
+    lock_path(queue->prefix, name, node_out->directory);
     zk_sync(node_out->session, node_out->directory);
     enum zk_result result = node_ask(node_out, ZK_LIST, node_out->directory, &children);
     if (result == ZK_OK)

@@ -154,7 +154,7 @@ static void check_url(const char *text, const char *scheme)
     assert(parsed || strcmp(place, "?") == 0);
     url_mask(text, masked, sizeof masked);
     assert(strlen(masked) < sizeof masked);
-    if (strcmp(scheme, "zookeeper") == 0)
+    if (strcmp(scheme, "zookeeper") == 0 || strcmp(scheme, "etcd") == 0)
         return;
     assert(opens(text, scheme) == parsed || url.kind == URL_CLUSTER);
     if (!parsed)
@@ -217,7 +217,7 @@ static void check_networks(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const schemes[] = {"redis", "mysql", "zookeeper"};
+    static const char *const schemes[] = {"redis", "mysql", "zookeeper", "etcd"};
     enum { MASKED_MAX = 4096 };
     char masked[MASKED_MAX];
     struct fuzz_input input = {data, size};

@@ -1,5 +1,5 @@
-"""A Redis, a MariaDB and a ZooKeeper on ports of their own, which a test may kill, pause and start
-again."""
+"""A Redis, a MariaDB, a ZooKeeper and an etcd on ports of their own, which a test may kill, pause
+and start again."""
 
 import getpass
 import os
@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 
 from harness.ledger import Ledger
@@ -169,6 +170,67 @@ class ZooKeeper(Server):
                 return sock.recv(9) == b"Zookeeper"  # else it says that it does not serve yet
         except OSError:
             return False
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        shutil.rmtree(self.directory)
+
+
+class Etcd(Server):
+    """Context manager: an etcd of this test's own, or a member of a cluster, whose members are all
+    given to each of them by join() before any starts."""
+
+    PROGRAM = shutil.which("etcd")
+
+    def __init__(self, **options):
+        """options are etcd's own, with _ for -."""
+        super().__init__(server_folder())
+        self.peer_port = free_port()
+        self.options, self.scheme = options, "https" if "cert_file" in options else "http"
+        self.url = f"etcd{'s' if self.scheme == 'https' else ''}://127.0.0.1:{self.port}"
+        self.client, self.name = self, f"etcd-{self.port}"
+        self.members = [self]
+
+    def join(self, members):
+        self.members = members
+
+    def argv(self):
+        here = f"{self.scheme}://127.0.0.1:{self.port}"
+        peer = f"http://127.0.0.1:{self.peer_port}"
+        cluster = ",".join(f"{member.name}=http://127.0.0.1:{member.peer_port}"
+                           for member in self.members)
+        options = {"name": self.name, "data_dir": self.directory / "data",
+                   "listen_client_urls": here, "advertise_client_urls": here,
+                   "listen_peer_urls": peer, "initial_advertise_peer_urls": peer,
+                   "initial_cluster": cluster, "initial_cluster_token": self.members[0].name,
+                   "log_level": "error", "logger": "zap", **self.options}
+        return ["etcd", *(f"--{name.replace('_', '-')}={value}" for name, value in options.items())]
+
+    def answers(self):
+        """With certificates nobody is asked: that it accepts connections will do."""
+        try:
+            if self.scheme == "https":
+                socket.create_connection(("127.0.0.1", self.port), timeout=2).close()
+                return True
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2) as reply:
+                return b'"true"' in reply.read()
+        except OSError:
+            return False
+
+    def ctl(self, *words):
+        """Runs etcdctl; returns its output."""
+        done = subprocess.run(["etcdctl", f"--endpoints=127.0.0.1:{self.port}", *words],
+                              env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True,
+                              text=True, check=True)
+        return done.stdout
 
     def __enter__(self):
         try:

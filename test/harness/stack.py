@@ -73,10 +73,11 @@ class PrivateStack:
 
 class ToolServers:
     """Context manager: servers that deploy/stack runs in a directory of their own, for those who
-    leave them alone. `urls` has the address of each by its kind: redis, mariadb, zookeeper."""
+    leave them alone. `urls` has the address of each by its kind: redis, mariadb, zookeeper or
+    etcd."""
 
     VARIABLES = {"redis": "SECKILL_REDIS_URL", "mariadb": "SECKILL_MYSQL_URL",
-                 "zookeeper": "SECKILL_ZOOKEEPER_URL"}
+                 "zookeeper": "SECKILL_ZOOKEEPER_URL", "etcd": "SECKILL_ETCD_URL"}
     # The servers have sessions of their own. This child's input ends when we die, in whatever way,
     # and the child then stops them; their data is thrown away, so SIGKILL will do.
     CARETAKER = ('cat >/dev/null; tool=$1 directory=$2; shift 2;'

@@ -39,7 +39,7 @@ struct hold {
 static struct seclock_client *client;
 static struct seclock_owner *owners[OWNERS];
 static struct hold holds[HOLDS_MAX];
-static bool careless, forgetful, reentrant;
+static bool careless, forgetful, reentrant, reads;
 static const char *name;
 static enum seclock_kind kind;
 static int limit;
@@ -105,8 +105,7 @@ static void acquire(struct hold *hold)
     static int ids;
     *hold = (struct hold){.id = ++ids, .owner = reentrant ? below(OWNERS) : 0};
     hold->permits = limit > 0 ? 1 + below(2) : 1;
-    hold->mode =
-        kind == SECLOCK_KIND_READ_WRITE && below(3) > 0 ? SECLOCK_MODE_READ : SECLOCK_MODE_WRITE;
+    hold->mode = reads && below(3) > 0 ? SECLOCK_MODE_READ : SECLOCK_MODE_WRITE;
     hold->begin_ns = now_ns();
     enum seclock_result result = ask(hold);
     hold->seen_ns = hold->end_ns = now_ns();
@@ -150,7 +149,8 @@ static void use_model(const char *model)
 {
     careless = strcmp(model, "careless") == 0;
     forgetful = strcmp(model, "forgetful") == 0;
-    reentrant = strcmp(model, "reentrant") == 0 || strcmp(model, "read-write") == 0;
+    reads = strcmp(model, "read-write") == 0;
+    reentrant = strcmp(model, "reentrant") == 0 || reads;
     limit = strcmp(model, "semaphore") == 0 ? LIMIT : 0;
 }
 

@@ -25,7 +25,8 @@ class Driver:
 
     def __init__(self, *servers, **options):
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", str(self.program), *driver_words(servers, options)],
+            ["setpriv", "--pdeathsig", "KILL", "--", str(self.program),
+             *driver_words(servers, options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def __enter__(self):

@@ -14,7 +14,8 @@ from locks import DRIVER, LOOP_DRIVER, Driver, settled
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
 # A driver's commands for changes, besides EVAL and EVALSHA.
-SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock"}
+SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock",
+        "etcd": rb"/v3/kv/(txn|deleterange)"}
 
 
 @pytest.fixture(autouse=True, params=[DRIVER, LOOP_DRIVER], ids=["waits", "loop"])
@@ -24,30 +25,46 @@ def form(request, monkeypatch):
 
 
 @pytest.fixture
-def near(stack):
+def server(stack, request):
+    """The server of the kind: its port and its URL."""
+    kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else "simple"
+    if kind == "etcd":
+        etcd = request.getfixturevalue("etcd")
+        return etcd.port, etcd.url
+    if kind == "table":
+        return stack.ledger.port, stack.mysql_url
+    return stack.redis.address[1], stack.redis_url
+
+
+@pytest.fixture
+def near(stack, server):
     """A driver next to the servers, to see what really is."""
-    with Driver(stack.redis_url, stack.mysql_url, lease=20000, timeout=10000) as driver:
+    urls = dict.fromkeys((stack.redis_url, stack.mysql_url, server[1]))
+    with Driver(*urls, lease=20000, timeout=10000) as driver:
         yield driver
 
 
 @pytest.fixture
-def proxy(stack, proxies, request):
-    mysql = "kind" in request.fixturenames and request.getfixturevalue("kind") == "table"
-    return proxies(stack.ledger.port if mysql else stack.redis.address[1])
+def proxy(server, proxies):
+    return proxies(server[0])
 
 
 @pytest.fixture
-def far_url(stack, proxy, request):
+def far_url(server, proxy):
     """The server of the kind, behind the proxy."""
-    mysql = "kind" in request.fixturenames and request.getfixturevalue("kind") == "table"
-    return proxy.url(stack.mysql_url if mysql else stack.redis_url)
+    return proxy.url(server[1])
+
+
+def a_kind(url):
+    """One that is on the server."""
+    return {"mysql": "table", "etcd": "etcd"}.get(url.partition(":")[0], "simple")
 
 
 @pytest.fixture
 def far(far_url):
     """A driver behind the proxy. It hears that a connection is cut, and asks again at once."""
     with Driver(far_url, lease=20000, timeout=10000, outage=10000) as driver:
-        driver("status", "table" if far_url.startswith("mysql") else "simple", "n")  # connects
+        driver("status", a_kind(far_url), "n")  # connects
         yield driver
 
 
@@ -55,7 +72,7 @@ def far(far_url):
 def curt(far_url):
     """A driver behind a proxy that goes deaf: this one gives up after its time-out."""
     with Driver(far_url, lease=20000, timeout=500, outage=10000) as driver:
-        settled(driver, "status", "table" if far_url.startswith("mysql") else "simple", "n")
+        settled(driver, "status", a_kind(far_url), "n")
         yield driver
 
 
@@ -63,7 +80,7 @@ def curt(far_url):
 def hasty(far_url):
     """A driver behind the proxy that soon gives up. A slow machine may make it do so early."""
     with Driver(far_url, lease=20000, timeout=250) as driver:
-        settled(driver, "status", "table" if far_url.startswith("mysql") else "simple", "n")
+        settled(driver, "status", a_kind(far_url), "n")
         yield driver
 
 
@@ -86,7 +103,7 @@ def assert_free(near, kind, name="n"):
     assert near("release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_answer_to_acquire_is_lost(near, far, proxy, kind):
     trap = lose_answer(proxy, kind)
     answer = far.acquire(kind, "n", **options(kind))
@@ -141,7 +158,7 @@ class LateAnswer:
         wait_until(lambda: self.arrived, "a release")
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
 def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind):
     """It must not take the lock from the next try of the same caller, which has it by then."""
     assert_free(near, kind)  # from now on a table has its row
@@ -154,7 +171,7 @@ def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind)
     assert far("release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
 def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, kind):
     assert_free(near, kind)
     late = LateAnswer(proxy, kind)
@@ -165,7 +182,7 @@ def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, ki
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["simple", "timestamp", "table"])
+@pytest.mark.parametrize("kind", ["simple", "timestamp", "table", "etcd"])
 def test_acquisition_is_in_doubt_though_its_repeat_certainly_failed(near, far, proxy, kind):
     """The first sending has taken the lock, and the second finds no server."""
     assert_free(near, kind)
@@ -212,19 +229,20 @@ def test_answer_to_reentry_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_answer_to_renew_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", lease=20000, **options(kind))
     trap = lose_answer(proxy, kind)
     answer = far("renew", 1)
     trap.wait()
     assert (answer["result"], answer["state"], answer["lost"]) == ("ok", "held", 0)
-    assert near("status", kind, "n")["remaining_ms"] > 15000
+    if kind != "etcd":  # whose leases are shared
+        assert near("status", kind, "n")["remaining_ms"] > 15000
     assert far("release", 1)["result"] == "ok"
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_answer_to_release_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", **options(kind))
     trap = lose_answer(proxy, kind)
@@ -234,7 +252,7 @@ def test_answer_to_release_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_answer_to_release_is_lost_and_others_follow(near, far, proxy, kind):
     """They take the lock and give it back before the release is sent again."""
     far.acquire(kind, "n", **options(kind))
@@ -287,7 +305,7 @@ def test_nobody_answers_one_of_three(near, curt, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["read-write"])
+@pytest.mark.parametrize("kind", ["read-write", "etcd"])
 def test_answers_to_a_reader_are_lost(near, far, proxy, kind):
     near.acquire(kind, "n", hold=2, mode="read")
     for ask, readers in ((lambda: far.acquire(kind, "n", mode="read"), 2),
@@ -421,7 +439,7 @@ def test_get_lock_goes_with_its_connection(stack, proxies, near):
         assert far("release", 1)["result"] == "lost"
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
     """It may have been done or not: renewing tells, releasing gives back whatever it was."""
     assert_free(near, kind)  # from now on a table has its row
@@ -479,7 +497,7 @@ def test_nobody_answers_the_making_of_a_row(near, curt, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
 def test_unknown_acquisition_is_given_back(near, hasty, proxy, kind):
     assert_free(near, kind)
     go_deaf(proxy, kind)
@@ -492,7 +510,8 @@ def test_unknown_acquisition_is_given_back(near, hasty, proxy, kind):
 
 
 @pytest.mark.parametrize("kind, mode", [*((kind, {}) for kind in REDIS_KINDS),
-                                        ("read-write", {"mode": "read"})])
+                                        ("read-write", {"mode": "read"}),
+                                        ("etcd", {}), ("etcd", {"mode": "read"})])
 def test_acquisition_that_comes_after_its_release_takes_nothing(near, curt, proxy, kind, mode):
     """Its caller has heard that it holds nothing, and would neither renew nor release it."""
     assert_free(near, kind)
@@ -530,7 +549,7 @@ def test_hold_whose_acquisition_took_long_is_renewed(stack, near, proxy):
 
 
 @pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
-@pytest.mark.parametrize("kind", ["simple", "timestamp", "table"])
+@pytest.mark.parametrize("kind", ["simple", "timestamp", "table", "etcd"])
 def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
     """The holder knows before anybody else can have it, though a renewal still waits."""
     with Driver(far_url, timeout=8000) as far:
@@ -566,14 +585,15 @@ WAIT_MS, TIMEOUT_MS, SLACK_MS = 400, 5000, 3000  # so much slack, and still less
 
 
 @pytest.mark.parametrize("wait", [0, WAIT_MS])
-def test_wait_is_bounded_though_the_server_is_silent(stack, proxies, wait):
+def test_wait_is_bounded_though_the_server_is_silent(stack, etcd, proxies, wait):
     """By one time-out more: not by one for each sending, and again for leaving the queue. All kinds
     wait at the same time."""
     places = [(stack.redis_url, proxies(stack.redis.address[1]), REDIS_KINDS),
-              (stack.mysql_url, proxies(stack.ledger.port), ("table", "get-lock"))]
+              (stack.mysql_url, proxies(stack.ledger.port), ("table", "get-lock")),
+              (etcd.url, proxies(etcd.port), ("etcd",))]
     with ExitStack() as running:
         near = running.enter_context(
-            Driver(stack.redis_url, stack.mysql_url, lease=60000, timeout=10000))
+            Driver(*(url for url, _, _ in places), lease=60000, timeout=10000))
         waiters = {kind: running.enter_context(
                        Driver(proxy.url(url), timeout=TIMEOUT_MS, outage=60000))
                    for url, proxy, kinds in places for kind in kinds}
@@ -642,10 +662,10 @@ def test_waiter_bears_an_outage(near, far, proxy):
     assert passed.running < 5  # it asks once a second, and need not wait for the lease
 
 
-BREAKS = {"table": rb"UPDATE distributed_lock"}
+BREAKS = {"table": rb"UPDATE distributed_lock", "etcd": rb"request_delete_range"}
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table"])
+@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
 def test_answer_to_a_break_is_lost(near, far, proxy, kind):
     """Its repeat finds nobody, who may have been taken away by it or may have gone."""
     assert near.acquire(kind, "n")["result"] == "ok"

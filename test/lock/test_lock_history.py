@@ -140,6 +140,11 @@ def test_zookeeper(zookeeper, tmp_path, model, kind):
     assert_possible(model, kind, [zookeeper.url], tmp_path, 20)
 
 
+@pytest.mark.parametrize("model, kind", [("mutex", "etcd"), ("read-write", "etcd")])
+def test_etcd(etcd, tmp_path, model, kind):
+    assert_possible(model, kind, [etcd.url], tmp_path, 20)
+
+
 @pytest.mark.parametrize("kind", ["simple", "fair", "timestamp"])
 def test_fences_grow_on_a_server_that_forgets(stack, tmp_path, kind):
     """Two may then hold the lock at once; the fence still tells who came later."""

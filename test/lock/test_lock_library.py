@@ -122,6 +122,8 @@ def test_the_readme_says_which_kinds_are_reentrant(stack, request):
                    "N Redis": [f"{stack.redis_url.rpartition('/')[0]}/{db}" for db in (3, 4, 5)]}
         if place == "ZooKeeper":
             servers[place] = [request.getfixturevalue("zookeeper").url]
+        if place == "etcd":
+            servers[place] = [request.getfixturevalue("etcd").url]
         with Driver(*servers[place]) as driver:
             assert driver.acquire(kind, "readme", hold=1)["result"] == "ok"
             second = driver.acquire(kind, "readme", hold=2)["result"]

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.processes import wait_until
-from harness.servers import RedisAlone, ZooKeeper
+from harness.servers import Etcd, RedisAlone, ZooKeeper
 from harness.standstill import Elapsed
 from locks import Driver, driver_words, seconds_since, settled
 
@@ -15,13 +15,15 @@ REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write",
                "permit")
 # Kinds that are tried at once, on the servers of the first.
 GROUPS = {"redis": REDIS_KINDS, "table": ("table",), "queue": ("queue",), "red": ("red",),
-          "get-lock": ("get-lock",)}
+          "get-lock": ("get-lock",), "etcd": ("etcd",)}
 SLACK = 3  # seconds, for two processes on a busy machine
 
 
 def servers_of(kind, stack, request):
     if kind == "queue":
         return [request.getfixturevalue("zookeeper").url]
+    if kind == "etcd":
+        return [request.getfixturevalue("etcd").url]
     if kind == "red":
         return [stack.redis_url.rpartition("/")[0] + f"/{db}" for db in (3, 4, 5)]
     return [stack.mysql_url if kind in ("table", "get-lock") else stack.redis_url]
@@ -99,8 +101,8 @@ def assert_later(stack, new, old):
 
 def ends_within(kinds):
     """Seconds after which another can have what its holder renews no more."""
-    session = 4 if kinds == ("queue",) else LEASE_MS / 1000  # ZooKeeper has a least session time
-    return session + POLL_MS / 1000 + SLACK
+    least = {("queue",): 4, ("etcd",): 2.5}  # those servers have a least time
+    return least.get(kinds, LEASE_MS / 1000) + POLL_MS / 1000 + SLACK
 
 
 @pytest.mark.parametrize("kinds", GROUPS.values(), ids=GROUPS)
@@ -138,7 +140,7 @@ def test_holder_is_killed(servers, kinds):
             assert settled(waiter, "release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", ["reentrant", "fair", "read-write", "queue", "get-lock"])
+@pytest.mark.parametrize("kind", ["reentrant", "fair", "read-write", "queue", "get-lock", "etcd"])
 def test_waiter_is_killed(pair, servers, kind):
     """It does not get in the way of those who came later."""
     holder, waiter = pair
@@ -255,6 +257,21 @@ def test_queue_survives_a_restart():
             assert settled(holder, "renew", 1, timeout=30)["result"] == "ok"
             assert settled(holder, "release", 1)["result"] == "ok"
             new = other.acquire("queue", "n", wait=20000)
+            assert new["result"] == "ok" and new["fence"] > old["fence"]
+
+
+def test_etcd_survives_a_restart():
+    if not Etcd.PROGRAM:
+        pytest.skip("no etcd is installed")
+    with Etcd() as server, Driver(server.url, lease=20000) as holder:
+        with Driver(server.url, lease=20000) as other:
+            old = holder.acquire("etcd", "n")
+            server.kill()
+            server.start()
+            assert settled(other, "acquire", 1, "etcd", "n")["result"] == "busy"
+            assert settled(holder, "renew", 1)["result"] == "ok"
+            assert settled(holder, "release", 1)["result"] == "ok"
+            new = settled(other, "acquire", 1, "etcd", "n")
             assert new["result"] == "ok" and new["fence"] > old["fence"]
 
 

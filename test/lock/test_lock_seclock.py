@@ -74,6 +74,13 @@ def test_zookeeper(zookeeper, shell, tmp_path):
     assert (tmp_path / "log").read_text().split() == ["start", "end"] * 3
 
 
+def test_etcd(etcd, shell, tmp_path):
+    line = f"seclock --server {etcd.url} backup -- {WORK}"
+    shells = [shell(line) for _ in range(3)]
+    assert [ends(process) for process in shells] == [0] * 3
+    assert (tmp_path / "log").read_text().split() == ["start", "end"] * 3
+
+
 @pytest.mark.parametrize("kind", ["table", "get-lock"])
 def test_mysql(stack, shell, tmp_path, kind):
     line = f"seclock --server '{stack.mysql_url}' --kind {kind} backup -- {WORK}"
@@ -99,11 +106,12 @@ def test_readers_share(shell, tmp_path):
     assert ends(shell("seclock --kind read-write --nowait file -- true")) == 75
 
 
-@pytest.mark.parametrize("server", ["redis", "mysql", "zookeeper"])
+@pytest.mark.parametrize("server", ["redis", "mysql", "zookeeper", "etcd"])
 def test_holder_is_killed(stack, shell, tmp_path, request, server):
     """Its command is told, and the next one has the lock after the lease at the latest."""
     url = {"redis": lambda: stack.redis_url, "mysql": lambda: stack.mysql_url,
-           "zookeeper": lambda: request.getfixturevalue("zookeeper").url}[server]()
+           "zookeeper": lambda: request.getfixturevalue("zookeeper").url,
+           "etcd": lambda: request.getfixturevalue("etcd").url}[server]()
     line = f"seclock --server '{url}' --lease 1s {tmp_path.name} --"
     first = shell(f"{line} sh -c "
                   "'trap \"touch told; exit\" TERM; touch began; while :; do sleep 0.05; done'")
