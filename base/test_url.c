@@ -205,7 +205,13 @@ static void test_zookeeper(void **state)
     bad("zookeeper", "zookeeper://a,", "host is missing");
     bad("zookeeper", "zookeeper://a,,b", "host is missing");
     bad("zookeeper", "zookeeper://a:1,b:x", "port");
-    bad("zookeeper", "zookeeper://u:pw@a", "no users");
+    struct url url = good("zookeeper", "zookeeper://u:p%40@a:1,b/x");
+    assert_string_equal(url.user, "u");
+    assert_string_equal(url.password, "p@");
+    bad("zookeeper", "zookeeper://u@a", "only one");
+    bad("zookeeper", "zookeeper://:pw@a", "only one");
+    bad("zookeeper", "zookeeper://u%3Ax:pw@a", "colon");
+    bad("zookeeper", "zookeeper://u:pw%@a", "password");
     bad("zookeeper", "zookeeper://a?b", "no options");
 }
 
@@ -311,6 +317,14 @@ static void test_scheme_end(void **state)
     assert_null(url_scheme_end(""));
 }
 
+static void test_hosts(void **state)
+{
+    (void)state;
+    assert_string_equal(url_hosts("zookeeper://a:1,b/x"), "a:1,b/x");
+    assert_string_equal(url_hosts("ZooKeeper://u:p@ss@a:1,b/x"), "a:1,b/x");
+    assert_string_equal(url_hosts("no URL"), "no URL");
+}
+
 static void place(const char *text, const char *scheme, const char *wanted)
 {
     char shown[URL_PLACE_SIZE];
@@ -346,6 +360,7 @@ static void test_mask_hides_the_password_of_what_need_not_be_a_url(void **state)
     mask("mysql://u:se:cr@t@h/db", "mysql://u:***@h/db");
     mask("mysql:/u:secret@h", "mysql:***@h");
     mask("u:secret@h", "u:***@h");
+    mask("zookeeper://u:secret@h:1,i/x", "zookeeper://u:***@h:1,i/x");
     mask("mysql://u@h/db", "mysql://u@h/db");
     mask("redis+sentinel://u:secret@a:1,b/m?sentinel_password=secret&ca=/a",
          "redis+sentinel://u:***@a:1,b/m?sentinel_password=***&ca=/a");
@@ -370,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_bad_parts),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_scheme_end),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_place_says_where_the_server_is_and_nothing_else),
         cmocka_unit_test(test_mask_hides_the_password_of_what_need_not_be_a_url),
     };

@@ -337,9 +337,11 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
 /* Checks each host of any number: ZooKeeper's client library takes the text itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
-    const char *wrong = NULL;
-    if (spans->login.from)
-        return "there are no users";
+    const char *wrong = read_login(spans->login, url);
+    if (!wrong && (url->user[0] == '\0') != (url->password[0] == '\0'))
+        wrong = "of user and password there is only one";
+    if (!wrong && strchr(url->user, ':'))
+        wrong = "there is a colon in the user";
     if (spans->option.from)
         return "there are no options";
     for (struct span rest = spans->place; !wrong && rest.from;) {
@@ -377,7 +379,7 @@ static const struct scheme {
      read_redis},
     {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
      URL_SINGLE, read_mysql},
-    {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, false,
+    {"zookeeper", "zookeeper", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, false,
      URL_SINGLE, read_zookeeper},
 };
 
@@ -456,6 +458,12 @@ const char *url_scheme_end(const char *text)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+";
     const char *end = text + strspn(text, letters);
     return end > text && strncmp(end, "://", 3) == 0 ? end : NULL;
+}
+
+const char *url_hosts(const char *text)
+{
+    const char *end = url_scheme_end(text);
+    return end ? cut_all(end + 3).place.from : text;
 }
 
 /* ---- URLs in logs and messages ---- */

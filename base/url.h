@@ -23,7 +23,7 @@ enum {
  *              redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/name[/database]
  *              redis+cluster://[user[:password]@]host[:port][,host[:port]...]
  *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
- *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
+ *   zookeeper  zookeeper://[user:password@]host[:port][,host[:port]...][/path]
  *
  * With rediss in the place of redis (but not for a socket) the connections use TLS. Its options
  * follow the question mark, with & between them: ca=/path of the authorities' certificates (else
@@ -90,5 +90,8 @@ void url_server_place(const char *host, unsigned port, char place_out[URL_PLACE_
 
 /* Returns the end of the scheme's name, where "://" follows; NULL when the text has none. */
 const char *url_scheme_end(const char *text);
+
+/* Returns the text behind the scheme and the login, from the first host to the end. */
+const char *url_hosts(const char *text);
 
 #endif

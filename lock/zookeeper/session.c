@@ -24,6 +24,7 @@ enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
 struct zk {
     char *hosts;
+    char *login; /* NULL: none */
     int session_ms;
     void (*on_event)(void *context, struct zk_session *session);
     void *context;
@@ -36,14 +37,18 @@ struct zk {
 struct zk_session {
     zhandle_t *handle;
     pid_t pid;
+    char *login; /* NULL: none */
+    bool asked;  /* has the library been told the login: for its completion thread only */
     void (*on_event)(void *context, struct zk_session *session);
     void *context;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     int users;
-    bool connected;
+    bool logged_in;
+    bool connected; /* and authenticated */
     bool over;
-    int error; /* of the last request that was not ZOK */
+    bool refused; /* it is over because the server refused the login */
+    int error;    /* of the last request that was not ZOK */
     LIST_HEAD(, zk_watch) watches;
     LIST_HEAD(, removal) removals; /* that are not under way */
 };
@@ -187,6 +192,25 @@ static void removals_free(struct zk_session *session)
 
 /* ---- events: in a thread of the library ---- */
 
+/* A refusal comes to on_session as well. */
+static void on_logged_in(int rc, const void *data)
+{
+    struct zk_session *session = (struct zk_session *)(uintptr_t)data;
+    pthread_mutex_lock(&session->mutex);
+    session->logged_in = session->connected = rc == ZOK;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+/* Tells the library the login when it is connected, because before that it may refuse to take it.
+ * From then on it repeats the login itself at each connect, before all requests. */
+static void log_in(struct zk_session *session, zhandle_t *handle)
+{
+    if (session->login && !session->asked)
+        session->asked = zoo_add_auth(handle, "digest", session->login, (int)strlen(session->login),
+                                      on_logged_in, session) == ZOK;
+}
+
 static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     struct zk_session *session = context;
@@ -196,14 +220,17 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
     zoo_set_servers_resolution_delay(handle,
                                      state == ZOO_CONNECTED_STATE ? RESOLVE_NEVER : RESOLVE_ALWAYS);
     pthread_mutex_lock(&session->mutex);
-    session->connected = state == ZOO_CONNECTED_STATE;
-    if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
+    session->connected = state == ZOO_CONNECTED_STATE && (!session->login || session->logged_in);
+    session->refused = state == ZOO_AUTH_FAILED_STATE;
+    if (state == ZOO_EXPIRED_SESSION_STATE || session->refused)
         session->over = true;
     bool connected = session->connected;
     if (session->over)
         watches_fire(session, NULL);
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
+    if (state == ZOO_CONNECTED_STATE)
+        log_in(session, handle);
     if (connected)
         removals_start(session);
     else
@@ -224,6 +251,7 @@ static void session_free(struct zk_session *session)
     removals_free(session);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->mutex);
+    free(session->login);
     free(session);
 }
 
@@ -245,11 +273,13 @@ static struct zk_session *session_open(const struct zk *zk)
     session->on_event = zk->on_event;
     session->context = zk->context;
     session->users = 1;
+    session->login = zk->login ? strdup(zk->login) : NULL;
     sigset_t all, before;
     sigfillset(&all); /* the threads that this starts inherit it */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    session->handle =
-        zookeeper_init2(zk->hosts, on_session, zk->session_ms, NULL, session, 0, no_log);
+    if (session->login || !zk->login)
+        session->handle =
+            zookeeper_init2(zk->hosts, on_session, zk->session_ms, NULL, session, 0, no_log);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!session->handle) {
         session_free(session);
@@ -258,7 +288,14 @@ static struct zk_session *session_open(const struct zk *zk)
     return session;
 }
 
-struct zk *zk_open(const char *hosts, int session_ms,
+static void zk_free(struct zk *zk)
+{
+    free(zk->hosts);
+    free(zk->login);
+    free(zk);
+}
+
+struct zk *zk_open(const char *hosts, const char *login, int session_ms,
                    void (*on_event)(void *context, struct zk_session *session), void *context)
 {
     assert(session_ms > 0 && on_event);
@@ -266,11 +303,12 @@ struct zk *zk_open(const char *hosts, int session_ms,
     if (!zk)
         return NULL;
     zk->hosts = strdup(hosts);
+    zk->login = login ? strdup(login) : NULL;
     zk->session_ms = session_ms;
     zk->on_event = on_event;
     zk->context = context;
-    if (!zk->hosts) {
-        free(zk);
+    if (!zk->hosts || (login && !zk->login)) {
+        zk_free(zk);
         return NULL;
     }
     pthread_mutex_init(&zk->mutex, NULL);
@@ -282,9 +320,8 @@ void zk_close(struct zk **zk)
     if (*zk) {
         zk_session_drop(&(*zk)->session);
         pthread_mutex_destroy(&(*zk)->mutex);
-        free((*zk)->hosts);
+        zk_free(*zk);
     }
-    free(*zk);
     *zk = NULL;
 }
 
@@ -334,16 +371,29 @@ enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
     return result;
 }
 
-struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
+static bool session_refused(struct zk_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool refused = session->refused;
+    pthread_mutex_unlock(&session->mutex);
+    return refused;
+}
+
+struct zk_session *zk_session_take(struct zk *zk, int wait_ms, const char **why_out)
 {
     int64_t until_ms = clock_now_ms() + wait_ms;
     struct zk_session *session = NULL;
     enum zk_result result = ZK_OVER;
+    *why_out = "no session in time";
     while (result == ZK_OVER) { /* a session may have expired while no thread used it */
         int64_t left_ms = until_ms - clock_now_ms();
         zk_session_drop(&session);
         session = session_present(zk);
         result = session ? zk_session_await(session, left_ms > 0 ? (int)left_ms : 0) : ZK_FAILED;
+        if (result == ZK_OVER && session_refused(session)) {
+            result = ZK_FAILED; /* a new session would be refused as well */
+            *why_out = "the server refuses to authenticate the user";
+        }
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
@@ -382,9 +432,10 @@ int zk_session_ms(struct zk_session *session)
 const char *zk_session_error(struct zk_session *session)
 {
     pthread_mutex_lock(&session->mutex);
-    const char *error = zerror(session->error);
+    int error = session->error;
     pthread_mutex_unlock(&session->mutex);
-    return error;
+    return error == ZNOAUTH ? "its nodes belong to another user, or the password is wrong"
+                            : zerror(error);
 }
 
 /* ---- requests ---- */
@@ -501,13 +552,14 @@ static int request_send(struct request *request, enum zk_ask ask, const char *pa
                         const char *data)
 {
     zhandle_t *handle = request->session->handle;
+    const struct ACL_vector *rights =
+        request->session->login ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
     switch (ask) {
     case ZK_MAKE:
-        return zoo_acreate2(handle, path, data, (int)strlen(data), &ZOO_OPEN_ACL_UNSAFE,
-                            ZOO_EPHEMERAL_SEQUENTIAL, on_made, request);
+        return zoo_acreate2(handle, path, data, (int)strlen(data), rights, ZOO_EPHEMERAL_SEQUENTIAL,
+                            on_made, request);
     case ZK_CONTAINER:
-        return zoo_acreate2(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_made,
-                            request);
+        return zoo_acreate2(handle, path, "", 0, rights, ZOO_CONTAINER, on_made, request);
     case ZK_LIST:
         return zoo_aget_children(handle, path, 0, on_names, request);
     case ZK_DELETE:

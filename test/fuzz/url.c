@@ -154,8 +154,10 @@ static void check_url(const char *text, const char *scheme)
     assert(parsed || strcmp(place, "?") == 0);
     url_mask(text, masked, sizeof masked);
     assert(strlen(masked) < sizeof masked);
-    if (strcmp(scheme, "zookeeper") == 0)
+    if (strcmp(scheme, "zookeeper") == 0) { /* its driver takes the hosts as they are written */
+        assert(!parsed || !strchr(url_hosts(text), '@'));
         return;
+    }
     assert(opens(text, scheme) == parsed || url.kind == URL_CLUSTER);
     if (!parsed)
         return;

@@ -141,12 +141,12 @@ class RedisAlone:
 
 
 class ZooKeeper(Server):
-    """Context manager: a ZooKeeper of this test's own."""
+    """Context manager: a ZooKeeper of this test's own, with further lines in its settings."""
 
     PROGRAM = Path("/usr/share/java/zookeeper.jar")  # names the other archives that it needs,
     LOG = "/usr/share/java/slf4j-simple.jar"  # but none that writes its log
 
-    def __init__(self):
+    def __init__(self, *lines):
         super().__init__(server_folder())
         self.url = f"zookeeper://127.0.0.1:{self.port}"
         self.client = self
@@ -155,7 +155,7 @@ class ZooKeeper(Server):
             f"dataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=srvr\ndigest.enabled=false\n"
-            "maxSessionTimeout=60000\n", encoding="ascii")
+            + "".join(f"{line}\n" for line in lines), encoding="ascii")
 
     def argv(self):
         return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-cp",

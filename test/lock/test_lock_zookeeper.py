@@ -203,6 +203,56 @@ def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
         assert near.acquire("queue", "n", wait=30000)["result"] == "ok"
 
 
+def login(url, user):
+    return url.replace("://", f"://{user}@")
+
+
+def test_locks_belong_to_their_user(server, near):
+    """Nobody else may take, break or watch them; who has the password may."""
+    own, wrong = login(server.url, "shop:s%40cret"), login(server.url, "shop:wrong")
+    with (Driver(own, lease=9000, timeout=3000) as holder,
+          Driver(own, lease=9000, timeout=3000) as other,
+          Driver(wrong, lease=9000, timeout=3000) as stranger):
+        assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
+        assert settled(other, "acquire", 1, "queue", "n")["result"] == "busy"
+        for refused in (stranger, near):
+            for words in (("acquire", 1, "queue", "n"), ("acquire", 1, "queue", "m"),
+                          ("break", "queue", "n")):
+                answer = refused(*words)
+                assert answer["result"] == "failed", answer
+                assert "its nodes belong to another user" in answer["error"]
+                assert "s@cret" not in answer["error"] and "wrong:" not in answer["error"]
+        assert holder("renew", 1)["result"] == "ok"
+        other.send("acquire", 1, "queue", "n", wait=60000)
+        wait_until(lambda: holder("status", "queue", "n")["waiting"] == 1, "queueing up")
+        assert holder("release", 1)["result"] == "ok"
+        assert other.read()["result"] == "ok"
+
+
+def test_user_is_known_again_after_a_restart(server):
+    with Driver(login(server.url, "shop:secret"), lease=30000, timeout=3000) as holder:
+        assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
+        server.kill()
+        server.start()
+        assert settled(holder, "acquire", 2, "queue", "m")["result"] == "ok"
+        for hold in (1, 2):
+            assert settled(holder, "release", hold)["result"] == "ok"
+
+
+def test_refused_login_is_told():
+    with ZooKeeper("DigestAuthenticationProvider.enabled=false") as server:
+        with Driver(login(server.url, "shop:secret"), lease=9000, timeout=3000) as driver:
+            with Elapsed() as passed:
+                answer = driver.acquire("queue", "n")
+            assert answer["result"] == "failed" and passed.running < 3, answer
+            assert "refuses to authenticate the user" in answer["error"]
+            assert "secret" not in answer["error"]
+            answer = driver.acquire("queue", "n", wait=1500)
+            assert "refuses to authenticate the user" in answer["error"], answer
+        with Driver(server.url, lease=9000, timeout=3000) as driver:
+            assert settled(driver, "acquire", 1, "queue", "n")["result"] == "ok"
+
+
 def set_children_made(server, path, count):
     """Lets a node of a server that is down have had so many children: changes its last snapshot."""
     snapshot = max((server.directory / "data" / "version-2").glob("snapshot.*"),
