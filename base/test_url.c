@@ -213,6 +213,10 @@ static void test_zookeeper(void **state)
     bad("zookeeper", "zookeeper://u%3Ax:pw@a", "colon");
     bad("zookeeper", "zookeeper://u:pw%@a", "password");
     bad("zookeeper", "zookeeper://a?b", "no options");
+    char error[URL_ERROR_SIZE];
+    assert_false(url_parse("zookeepers://u:pw@a?ca=/b", "zookeeper", &url, error, sizeof error));
+    assert_non_null(strstr(error, "not of the form zookeeper://"));
+    assert_non_null(strstr(error, "client library has no TLS"));
 }
 
 static void test_bad_schemes_and_characters(void **state)

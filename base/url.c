@@ -338,6 +338,8 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = read_login(spans->login, url);
+    if (url->tls)
+        return "ZooKeeper's client library has no TLS: let a tunnel such as stunnel add it";
     if (!wrong && (url->user[0] == '\0') != (url->password[0] == '\0'))
         wrong = "of user and password there is only one";
     if (!wrong && strchr(url->user, ':'))
@@ -380,6 +382,8 @@ static const struct scheme {
     {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
      URL_SINGLE, read_mysql},
     {"zookeeper", "zookeeper", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, false,
+     URL_SINGLE, read_zookeeper},
+    {"zookeeper", "zookeepers", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, true,
      URL_SINGLE, read_zookeeper},
 };
 

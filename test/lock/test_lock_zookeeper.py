@@ -12,7 +12,7 @@ from harness.processes import wait_until
 from harness.proxy import FaultProxy, Link
 from harness.servers import ZooKeeper
 from harness.standstill import Elapsed
-from locks import Driver, settled
+from locks import Driver, run_seclock, settled
 
 if not ZooKeeper.PROGRAM.exists():
     pytest.skip("no ZooKeeper is installed", allow_module_level=True)
@@ -251,6 +251,12 @@ def test_refused_login_is_told():
             assert "refuses to authenticate the user" in answer["error"], answer
         with Driver(server.url, lease=9000, timeout=3000) as driver:
             assert settled(driver, "acquire", 1, "queue", "n")["result"] == "ok"
+
+
+def test_tls_is_refused_with_the_reason():
+    done = run_seclock("status", "n", server="zookeepers://shop:secret@127.0.0.1:1?ca=/a")
+    assert done.returncode == 78 and "has no TLS" in done.stderr, done.stderr
+    assert "secret" not in done.stderr
 
 
 def set_children_made(server, path, count):
