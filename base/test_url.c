@@ -104,6 +104,23 @@ static void test_redis_over_tls(void **state)
     bad("redis", "redis://h?ca=/a", "no option of that name");
 }
 
+static void test_mysql_over_tls(void **state)
+{
+    (void)state;
+    struct url url = good("mysql", "mysqls://u:p@h,i:1/d?ca=/a&cert=/c&key=/k");
+    assert_true(url.tls);
+    assert_int_equal(url.server_count, 2);
+    assert_int_equal(url.servers[0].port, 3306);
+    assert_string_equal(url.ca, "/a");
+    assert_string_equal(url.cert, "/c");
+    assert_string_equal(url.key, "/k");
+    assert_false(good("mysql", "mysql://u@h/d").tls);
+    bad("mysql", "mysqls://u@h/d?cert=/a", "only one");
+    bad("mysql", "mysqls://u@h/d?socket=/s", "no option of that name");
+    bad("mysql", "mysqls://u@/d?ca=/a", "the host is missing");
+    bad("mysql", "mysql://u@h/d?ca=/a", "no option of that name");
+}
+
 static void test_redis_by_its_socket(void **state)
 {
     (void)state;
@@ -379,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_redis),
         cmocka_unit_test(test_mysql),
         cmocka_unit_test(test_redis_over_tls),
+        cmocka_unit_test(test_mysql_over_tls),
         cmocka_unit_test(test_redis_by_its_socket),
         cmocka_unit_test(test_sentinels),
         cmocka_unit_test(test_clusters),

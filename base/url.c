@@ -245,6 +245,12 @@ static const char *read_options(struct span options, const struct option *known,
 
 /* ---- what is special about each scheme ---- */
 
+static const char *check_pair(const struct url *url)
+{
+    return (url->cert[0] == '\0') != (url->key[0] == '\0') ? "of cert and key there is only one"
+                                                           : NULL;
+}
+
 /* TLS adds options of its own to those of the URL's kind. */
 static const char *read_redis_options(struct span options, struct url *url)
 {
@@ -259,8 +265,8 @@ static const char *read_redis_options(struct span options, struct url *url)
     size_t from = url->tls ? 0 : tls_count;
     size_t to = url->kind == URL_SENTINEL ? all : tls_count;
     const char *wrong = read_options(options, known + from, to - from);
-    if (!wrong && (url->cert[0] == '\0') != (url->key[0] == '\0'))
-        wrong = "of cert and key there is only one";
+    if (!wrong)
+        wrong = check_pair(url);
     if (!wrong && url->sentinel_user[0] != '\0' && url->sentinel_password[0] == '\0')
         wrong = "there is a sentinel_user without a sentinel_password";
     return wrong;
@@ -310,9 +316,23 @@ static const char *read_unix(const struct spans *spans, unsigned port, struct ur
     return read_options(spans->option, &database, 1);
 }
 
+/* A socket needs no TLS, and TLS needs a host whose certificate it is. */
+static const char *read_mysql_options(struct span options, struct url *url)
+{
+    const struct option known[] = {
+        {"socket", url->socket, sizeof url->socket, NULL},
+        {"ca", url->ca, sizeof url->ca, NULL},
+        {"cert", url->cert, sizeof url->cert, NULL},
+        {"key", url->key, sizeof url->key, NULL},
+    };
+    const size_t plain_count = 1, all = sizeof known / sizeof *known;
+    const char *wrong = url->tls ? read_options(options, known + plain_count, all - plain_count)
+                                 : read_options(options, known, plain_count);
+    return wrong ? wrong : check_pair(url);
+}
+
 static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
 {
-    const struct option socket = {"socket", url->socket, sizeof url->socket, NULL};
     const bool hostless = spans->place.from == spans->place.to;
     const char *wrong =
         hostless ? read_login(spans->login, url) : read_servers(spans, port, URL_SERVERS_MAX, url);
@@ -322,7 +342,7 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
         return "the database is missing";
     if (!decode(spans->path, url->database, sizeof url->database))
         return "the database's name is too long or badly percent-encoded";
-    wrong = read_options(spans->option, &socket, 1);
+    wrong = read_mysql_options(spans->option, url);
     if (!wrong && hostless && url->socket[0] != '/')
         wrong = "the host is missing";
     if (!wrong && url->server_count > 1 && url->socket[0] != '\0')
@@ -381,6 +401,8 @@ static const struct scheme {
      read_redis},
     {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
      URL_SINGLE, read_mysql},
+    {"mysql", "mysqls", "mysqls://user[:password]@" HOSTS "/db[?ca=/path]", 3306, true, URL_SINGLE,
+     read_mysql},
     {"zookeeper", "zookeeper", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, false,
      URL_SINGLE, read_zookeeper},
     {"zookeeper", "zookeepers", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, true,

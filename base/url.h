@@ -25,11 +25,11 @@ enum {
  *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
  *   zookeeper  zookeeper://[user:password@]host[:port][,host[:port]...][/path]
  *
- * With rediss in the place of redis (but not for a socket) the connections use TLS. Its options
- * follow the question mark, with & between them: ca=/path of the authorities' certificates (else
- * the system's), cert=/path and key=/path of the client's own. redis+sentinel has the options
- * sentinel_user= and sentinel_password= for the sentinels; the user of the URL is for the servers,
- * and `name` is the master's name at the sentinels.
+ * With rediss in the place of redis (but not for a socket), or mysqls in that of mysql, the
+ * connections use TLS. Its options follow the question mark, with & between them: ca=/path of the
+ * authorities' certificates (else the system's), cert=/path and key=/path of the client's own.
+ * redis+sentinel has the options sentinel_user= and sentinel_password= for the sentinels; the user
+ * of the URL is for the servers, and `name` is the master's name at the sentinels.
  *
  * A URL has visible ASCII characters only. %XX stands for any byte but NUL in each part but the
  * port, a number and a host in brackets; an IPv6 address stands in brackets. The user and password

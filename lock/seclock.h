@@ -127,8 +127,8 @@ struct seclock_options {
     /* URLs, ended by NULL: redis://[user:password@]host[:port][/db],
      * mysql://user@host/db[?socket=], zookeeper://[user:password@]host[:port][,host...][/path]. Of
      * Redis also rediss:// (TLS; ?ca=/path), redis+unix:///path, redis+sentinel://host,host/name
-     * and redis+cluster://host,host. The kind "red" uses all URLs of its servers, every other kind
-     * the first of its own. Copied. */
+     * and redis+cluster://host,host; of MySQL also mysqls:// (TLS; ?ca=/path). The kind "red" uses
+     * all URLs of its servers, every other kind the first of its own. Copied. */
     const char *const *servers;
     const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
     int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */

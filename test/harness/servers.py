@@ -88,8 +88,9 @@ class MariaServer(Server):
         f"GRANT ALL ON *.* TO root@'{host}' WITH GRANT OPTION;\n"
         for host in ("localhost", "127.0.0.1"))
 
-    def __init__(self, directory):
+    def __init__(self, directory, *options):
         super().__init__(directory)
+        self.options = options
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
         copy_template(self.directory / "data")
@@ -101,7 +102,7 @@ class MariaServer(Server):
                 f"--init-file={self.directory}/init.sql", f"--socket={self.directory}/sock",
                 f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",
                 "--max-connections=500", "--innodb-log-file-size=16M",
-                "--innodb-buffer-pool-size=64M"]
+                "--innodb-buffer-pool-size=64M", *self.options]
 
 
 def copy_template(data):
