@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 import zlib
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -201,6 +201,54 @@ def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
         proxy.admit()
         assert settled(near, "release", 1)["result"] == "ok"
         assert near.acquire("queue", "n", wait=30000)["result"] == "ok"
+
+
+@contextmanager
+def silent_port(full):
+    """A port that accepts and never answers, as a server that starts may be; or one whose queue is
+    full, which does not even answer the connect, as a host that is gone."""
+    with ExitStack() as running:
+        backlog = 0 if full else 100
+        listener = running.enter_context(socket.create_server(("127.0.0.1", 0), backlog=backlog))
+        for _ in range(8 if full else 0):
+            filler = running.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["silent", "gone"])
+def test_holds_survive_a_silent_server(server, near, full):
+    """The holder goes on to the next server while its hold lasts, in the same session."""
+    with silent_port(full) as port, FaultProxy(server.port) as proxy:
+        url = f"zookeeper://127.0.0.1:{port},127.0.0.1:{proxy.port}"
+        with Driver(url, lease=9000, timeout=3000) as holder:
+            fence = settled(holder, "acquire", 1, "queue", "n")["fence"]
+            for _ in range(2):
+                assert settled(holder, "renew", 1)["result"] == "ok"
+                proxy.cut()  # the silent one is next, and then the first again
+                with Elapsed() as passed:
+                    assert settled(holder, "renew", 1)["result"] == "ok"
+                assert passed.running < 4
+                state = holder("state", 1)
+                assert (state["state"], state["lost"], state["fence"]) == ("held", 0, fence)
+            assert near.acquire("queue", "n")["result"] == "busy"
+            assert holder("release", 1)["result"] == "ok"
+
+
+def test_each_of_two_servers_is_tried(server):
+    """The client library alone stays with one of them after its second failure."""
+    with FaultProxy(server.port) as one, FaultProxy(server.port) as two:
+        url = f"zookeeper://127.0.0.1:{one.port},127.0.0.1:{two.port}"
+        with Driver(url, lease=9000, timeout=3000) as holder:
+            fence = settled(holder, "acquire", 1, "queue", "n")["fence"]
+            for _ in range(2):
+                for away in (one, two):
+                    away.refuse()
+                    assert settled(holder, "renew", 1)["result"] == "ok"
+                    assert holder("state", 1)["fence"] == fence
+                    away.admit()
+            assert holder("release", 1)["result"] == "ok"
 
 
 def login(url, user):
