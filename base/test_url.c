@@ -104,6 +104,23 @@ static void test_redis_over_tls(void **state)
     bad("redis", "redis://h?ca=/a", "no option of that name");
 }
 
+static void test_mysql_over_tls(void **state)
+{
+    (void)state;
+    struct url url = good("mysql", "mysqls://u:p@h,i:1/d?ca=/a&cert=/c&key=/k");
+    assert_true(url.tls);
+    assert_int_equal(url.server_count, 2);
+    assert_int_equal(url.servers[0].port, 3306);
+    assert_string_equal(url.ca, "/a");
+    assert_string_equal(url.cert, "/c");
+    assert_string_equal(url.key, "/k");
+    assert_false(good("mysql", "mysql://u@h/d").tls);
+    bad("mysql", "mysqls://u@h/d?cert=/a", "only one");
+    bad("mysql", "mysqls://u@h/d?socket=/s", "no option of that name");
+    bad("mysql", "mysqls://u@/d?ca=/a", "the host is missing");
+    bad("mysql", "mysql://u@h/d?ca=/a", "no option of that name");
+}
+
 static void test_redis_by_its_socket(void **state)
 {
     (void)state;
@@ -205,8 +222,18 @@ static void test_zookeeper(void **state)
     bad("zookeeper", "zookeeper://a,", "host is missing");
     bad("zookeeper", "zookeeper://a,,b", "host is missing");
     bad("zookeeper", "zookeeper://a:1,b:x", "port");
-    bad("zookeeper", "zookeeper://u:pw@a", "no users");
+    struct url url = good("zookeeper", "zookeeper://u:p%40@a:1,b/x");
+    assert_string_equal(url.user, "u");
+    assert_string_equal(url.password, "p@");
+    bad("zookeeper", "zookeeper://u@a", "only one");
+    bad("zookeeper", "zookeeper://:pw@a", "only one");
+    bad("zookeeper", "zookeeper://u%3Ax:pw@a", "colon");
+    bad("zookeeper", "zookeeper://u:pw%@a", "password");
     bad("zookeeper", "zookeeper://a?b", "no options");
+    char error[URL_ERROR_SIZE];
+    assert_false(url_parse("zookeepers://u:pw@a?ca=/b", "zookeeper", &url, error, sizeof error));
+    assert_non_null(strstr(error, "not of the form zookeeper://"));
+    assert_non_null(strstr(error, "client library has no TLS"));
 }
 
 static void test_etcd(void **state)
@@ -333,6 +360,14 @@ static void test_scheme_end(void **state)
     assert_null(url_scheme_end(""));
 }
 
+static void test_hosts(void **state)
+{
+    (void)state;
+    assert_string_equal(url_hosts("zookeeper://a:1,b/x"), "a:1,b/x");
+    assert_string_equal(url_hosts("ZooKeeper://u:p@ss@a:1,b/x"), "a:1,b/x");
+    assert_string_equal(url_hosts("no URL"), "no URL");
+}
+
 static void place(const char *text, const char *scheme, const char *wanted)
 {
     char shown[URL_PLACE_SIZE];
@@ -368,6 +403,7 @@ static void test_mask_hides_the_password_of_what_need_not_be_a_url(void **state)
     mask("mysql://u:se:cr@t@h/db", "mysql://u:***@h/db");
     mask("mysql:/u:secret@h", "mysql:***@h");
     mask("u:secret@h", "u:***@h");
+    mask("zookeeper://u:secret@h:1,i/x", "zookeeper://u:***@h:1,i/x");
     mask("mysql://u@h/db", "mysql://u@h/db");
     mask("redis+sentinel://u:secret@a:1,b/m?sentinel_password=secret&ca=/a",
          "redis+sentinel://u:***@a:1,b/m?sentinel_password=***&ca=/a");
@@ -382,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_redis),
         cmocka_unit_test(test_mysql),
         cmocka_unit_test(test_redis_over_tls),
+        cmocka_unit_test(test_mysql_over_tls),
         cmocka_unit_test(test_redis_by_its_socket),
         cmocka_unit_test(test_sentinels),
         cmocka_unit_test(test_clusters),
@@ -393,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_bad_parts),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_scheme_end),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_place_says_where_the_server_is_and_nothing_else),
         cmocka_unit_test(test_mask_hides_the_password_of_what_need_not_be_a_url),
     };

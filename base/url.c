@@ -245,10 +245,10 @@ static const char *read_options(struct span options, const struct option *known,
 
 /* ---- what is special about each scheme ---- */
 
-static const char *check_tls_files(const struct url *url)
+static const char *check_pair(const struct url *url)
 {
-    bool both = (url->cert[0] == '\0') == (url->key[0] == '\0');
-    return both ? NULL : "of cert and key there is only one";
+    return (url->cert[0] == '\0') != (url->key[0] == '\0') ? "of cert and key there is only one"
+                                                           : NULL;
 }
 
 /* TLS adds options of its own to those of the URL's kind. */
@@ -266,7 +266,7 @@ static const char *read_redis_options(struct span options, struct url *url)
     size_t to = url->kind == URL_SENTINEL ? all : tls_count;
     const char *wrong = read_options(options, known + from, to - from);
     if (!wrong)
-        wrong = check_tls_files(url);
+        wrong = check_pair(url);
     if (!wrong && url->sentinel_user[0] != '\0' && url->sentinel_password[0] == '\0')
         wrong = "there is a sentinel_user without a sentinel_password";
     return wrong;
@@ -316,9 +316,23 @@ static const char *read_unix(const struct spans *spans, unsigned port, struct ur
     return read_options(spans->option, &database, 1);
 }
 
+/* A socket needs no TLS, and TLS needs a host whose certificate it is. */
+static const char *read_mysql_options(struct span options, struct url *url)
+{
+    const struct option known[] = {
+        {"socket", url->socket, sizeof url->socket, NULL},
+        {"ca", url->ca, sizeof url->ca, NULL},
+        {"cert", url->cert, sizeof url->cert, NULL},
+        {"key", url->key, sizeof url->key, NULL},
+    };
+    const size_t plain_count = 1, all = sizeof known / sizeof *known;
+    const char *wrong = url->tls ? read_options(options, known + plain_count, all - plain_count)
+                                 : read_options(options, known, plain_count);
+    return wrong ? wrong : check_pair(url);
+}
+
 static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
 {
-    const struct option socket = {"socket", url->socket, sizeof url->socket, NULL};
     const bool hostless = spans->place.from == spans->place.to;
     const char *wrong =
         hostless ? read_login(spans->login, url) : read_servers(spans, port, URL_SERVERS_MAX, url);
@@ -328,7 +342,7 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
         return "the database is missing";
     if (!decode(spans->path, url->database, sizeof url->database))
         return "the database's name is too long or badly percent-encoded";
-    wrong = read_options(spans->option, &socket, 1);
+    wrong = read_mysql_options(spans->option, url);
     if (!wrong && hostless && url->socket[0] != '/')
         wrong = "the host is missing";
     if (!wrong && url->server_count > 1 && url->socket[0] != '\0')
@@ -343,9 +357,13 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
 /* Checks each host of any number: ZooKeeper's client library takes the text itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
-    const char *wrong = NULL;
-    if (spans->login.from)
-        return "there are no users";
+    const char *wrong = read_login(spans->login, url);
+    if (url->tls)
+        return "ZooKeeper's client library has no TLS: let a tunnel such as stunnel add it";
+    if (!wrong && (url->user[0] == '\0') != (url->password[0] == '\0'))
+        wrong = "of user and password there is only one";
+    if (!wrong && strchr(url->user, ':'))
+        wrong = "there is a colon in the user";
     if (spans->option.from)
         return "there are no options";
     for (struct span rest = spans->place; !wrong && rest.from;) {
@@ -372,7 +390,7 @@ static const char *read_etcd(const struct spans *spans, unsigned port, struct ur
     if ((url->user[0] == '\0') != (url->password[0] == '\0'))
         return "of user and password there is only one";
     wrong = read_options(spans->option, known, url->tls ? sizeof known / sizeof *known : 0);
-    return wrong ? wrong : check_tls_files(url);
+    return wrong ? wrong : check_pair(url);
 }
 
 #define HOSTS "host[:port][,host[:port]...]"
@@ -401,7 +419,11 @@ static const struct scheme {
      read_redis},
     {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, false,
      URL_SINGLE, read_mysql},
-    {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, false,
+    {"mysql", "mysqls", "mysqls://user[:password]@" HOSTS "/db[?ca=/path]", 3306, true, URL_SINGLE,
+     read_mysql},
+    {"zookeeper", "zookeeper", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, false,
+     URL_SINGLE, read_zookeeper},
+    {"zookeeper", "zookeepers", "zookeeper://[user:password@]" HOSTS "[/path]", 2181, true,
      URL_SINGLE, read_zookeeper},
     {"etcd", "etcd", "etcd://[user:password@]" HOSTS, 2379, false, URL_SINGLE, read_etcd},
     {"etcd", "etcds", "etcds://[user:password@]" HOSTS "[?ca=/path]", 2379, true, URL_SINGLE,
@@ -483,6 +505,12 @@ const char *url_scheme_end(const char *text)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+";
     const char *end = text + strspn(text, letters);
     return end > text && strncmp(end, "://", 3) == 0 ? end : NULL;
+}
+
+const char *url_hosts(const char *text)
+{
+    const char *end = url_scheme_end(text);
+    return end ? cut_all(end + 3).place.from : text;
 }
 
 /* ---- URLs in logs and messages ---- */

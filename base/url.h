@@ -23,15 +23,15 @@ enum {
  *              redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/name[/database]
  *              redis+cluster://[user[:password]@]host[:port][,host[:port]...]
  *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
- *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
+ *   zookeeper  zookeeper://[user:password@]host[:port][,host[:port]...][/path]
  *   etcd       etcd://[user:password@]host[:port][,host[:port]...]
  *
- * With rediss in the place of redis (but not for a socket), or etcds, the connections use TLS. Its
- * options
- * follow the question mark, with & between them: ca=/path of the authorities' certificates (else
- * the system's), cert=/path and key=/path of the client's own. redis+sentinel has the options
- * sentinel_user= and sentinel_password= for the sentinels; the user of the URL is for the servers,
- * and `name` is the master's name at the sentinels.
+ * With rediss in the place of redis (but not for a socket), mysqls in that of mysql or etcds in
+ * that of etcd, the connections use TLS. Its options follow the question mark, with & between them:
+ * ca=/path of the authorities' certificates (else the system's), cert=/path and key=/path of the
+ * client's own. redis+sentinel has the options sentinel_user= and sentinel_password= for the
+ * sentinels; the user of the URL is for the servers, and `name` is the master's name at the
+ * sentinels.
  *
  * A URL has visible ASCII characters only. %XX stands for any byte but NUL in each part but the
  * port, a number and a host in brackets; an IPv6 address stands in brackets. The user and password
@@ -93,5 +93,8 @@ void url_server_place(const char *host, unsigned port, char place_out[URL_PLACE_
 
 /* Returns the end of the scheme's name, where "://" follows; NULL when the text has none. */
 const char *url_scheme_end(const char *text);
+
+/* Returns the text behind the scheme and the login, from the first host to the end. */
+const char *url_hosts(const char *text);
 
 #endif

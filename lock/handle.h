@@ -42,11 +42,11 @@ struct seclock_handle {
 
     /* Set by the driver: */
     _Atomic uint64_t fence;
-    int hold_count;    /* the owner's, with this hold; 0 counts as 1 */
-    int64_t busy_ms;   /* with SECLOCK_BUSY: the rest of the holder's lease; -1: unknown */
-    const char *token; /* for seclock_token; NULL: `owner` */
-    void *driver_data; /* the driver's own; freed by its `drop` */
-    void *waiting;     /* the driver's own while it waits; freed by its `stop_waiting` */
+    _Atomic int hold_count; /* the owner's, with this hold; 0 counts as 1 */
+    int64_t busy_ms;        /* with SECLOCK_BUSY: the rest of the holder's lease; -1: unknown */
+    const char *token;      /* for seclock_token; NULL: `owner` */
+    void *driver_data;      /* the driver's own; freed by its `drop` */
+    void *waiting;          /* the driver's own while it waits; freed by its `stop_waiting` */
 
     /* The core's and the watchdog's: */
     _Atomic int state; /* enum seclock_state, before a look at the deadline */

@@ -127,11 +127,11 @@ struct seclock_handle; /* one hold: one successful acquisition of one lock */
 struct seclock_options {
     size_t size; /* see Versions above */
     /* URLs, ended by NULL: redis://[user:password@]host[:port][/db],
-     * mysql://user@host/db[?socket=], zookeeper://host:port[,host:port...][/path],
+     * mysql://user@host/db[?socket=], zookeeper://[user:password@]host[:port][,host...][/path],
      * etcd://[user:password@]host[:port][,host[:port]...]. Of Redis also rediss:// (TLS;
      * ?ca=/path), redis+unix:///path, redis+sentinel://host,host/name and
-     * redis+cluster://host,host; of etcd etcds:// (TLS; ?ca=/path&cert=/path&key=/path). The kind
-     * "red" uses all URLs of its servers, every other kind the first of its own. Copied. */
+     * redis+cluster://host,host; of MySQL mysqls://, of etcd etcds:// (TLS as well). The kind "red"
+     * uses all URLs of its servers, every other kind the first of its own. Copied. */
     const char *const *servers;
     const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
     int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */

@@ -26,8 +26,7 @@ static bool check_files(const char *option, const char *urls)
         struct url url;
         char why[ERROR_MAX];
         const char *scheme = url_scheme(one);
-        if (!scheme || strcmp(scheme, "redis") != 0 ||
-            !url_parse(one, "redis", &url, why, sizeof why) || !url.tls ||
+        if (!scheme || !url_parse(one, scheme, &url, why, sizeof why) || !url.tls ||
             tls_check_files(&url, why, sizeof why))
             continue;
         fprintf(stderr, SECKILL_PROGRAM ": %s: %s\n", option, why);
@@ -41,6 +40,7 @@ static bool check_files(const char *option, const char *urls)
 static int check_config(const struct config *config)
 {
     bool files = check_files("redis_url", config->redis_url);
+    files = check_files("mysql_url", config->mysql_url) && files;
     files = check_files("lock_servers", config->lock_servers) && files;
     if (!files)
         return STATUS_BAD;

@@ -23,6 +23,7 @@ DEPENDS = {  # file of tests: paths, beside its own and those of everyone
     "test/engines/test_cluster.py": SERVERS,
     "test/engines/test_cluster_tls.py": SERVERS,
     "test/engines/test_galera.py": SERVERS,
+    "test/engines/test_mysql_tls.py": SERVERS,
     "test/engines/test_semisync.py": SERVERS,
     "test/engines/test_sentinel.py": SERVERS,
     "test/engines/test_transports.py": SERVERS,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -207,9 +208,9 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
         return SECLOCK_KIND_ETCD;
     if (settings->mode == SECLOCK_MODE_READ)
         return SECLOCK_KIND_READ_WRITE;
-    if (strncmp(settings->servers[0], "mysql:", 6) == 0)
+    if (strncasecmp(settings->servers[0], "mysql", 5) == 0) /* or mysqls */
         return SECLOCK_KIND_TABLE;
-    if (strncmp(settings->servers[0], "zookeeper:", 10) == 0)
+    if (strncasecmp(settings->servers[0], "zookeeper", 9) == 0)
         return SECLOCK_KIND_QUEUE;
     return settings->server_count > 1 ? SECLOCK_KIND_RED : SECLOCK_KIND_SIMPLE;
 }

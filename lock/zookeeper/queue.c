@@ -50,6 +50,7 @@ struct queue {
 struct node {
     struct queue *queue;
     struct zk_session *session;          /* NULL: not opened yet, or given up */
+    const char *why;                     /* there is none */
     const struct seclock_handle *handle; /* bounds its requests in time; NULL: no longer */
     char directory[ZK_PATH_MAX];
     char path[ZK_PATH_MAX]; /* empty: not known to exist */
@@ -193,7 +194,7 @@ static enum seclock_result node_failure(const struct node *node, enum zk_result 
     assert(result != ZK_OK);
     return lock_fail(result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED, "zookeeper %s: %s",
                      zk_hosts(node->queue->zk),
-                     node->session ? zk_session_error(node->session) : "no session in time");
+                     node->session ? zk_session_error(node->session) : node->why);
 }
 
 static void watch_stop(struct node *node)
@@ -313,7 +314,7 @@ static enum zk_result node_make(struct node *node)
     if (node->session && zk_session_over(node->session))
         node_forget(node);
     if (!node->session)
-        node->session = zk_session_take(node->queue->zk, timeout_ms);
+        node->session = zk_session_take(node->queue->zk, timeout_ms, &node->why);
     if (!node->session)
         return ZK_FAILED;
     if (node->path[0] != '\0')
@@ -460,14 +461,15 @@ static void queue_event(void *context, struct zk_session *session)
 
 static enum seclock_result queue_open(struct lock_core *core, const char *server, void **self_out)
 {
-    char error[URL_ERROR_SIZE];
+    char error[URL_ERROR_SIZE], login[URL_USER_SIZE + URL_PART_SIZE];
     struct url url;
     if (!url_parse(server, "zookeeper", &url, error, sizeof error))
         return lock_fail(SECLOCK_CONFIG, "%s", error);
-    const char *hosts = url_scheme_end(server) + strlen("://");
+    snprintf(login, sizeof login, "%s:%s", url.user, url.password);
     struct queue *queue = calloc(1, sizeof *queue);
     if (queue)
-        queue->zk = zk_open(hosts, core->options.lease_ms, queue_event, queue);
+        queue->zk = zk_open(url_hosts(server), url.user[0] != '\0' ? login : NULL,
+                            core->options.lease_ms, queue_event, queue);
     if (!queue || !queue->zk) {
         free(queue);
         return SECLOCK_FAILED;
@@ -740,8 +742,8 @@ static enum zk_result find_holder(struct queue *queue, const char *name, struct 
 {
     struct zk_answer children;
     const char *first = NULL;
-    *node_out =
-        (struct node){.queue = queue, .session = zk_session_take(queue->zk, queue->timeout_ms)};
+    *node_out = (struct node){.queue = queue};
+    node_out->session = zk_session_take(queue->zk, queue->timeout_ms, &node_out->why);
     *count_out = 0;
     if (!node_out->session)
         return ZK_FAILED;

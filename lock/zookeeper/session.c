@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
 #include "base/clock.h"
+#include "lock/zookeeper/silence.h"
 
 /* why_not_to_resolve: by default the library looks its hosts up again before every action, in a
  * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that
@@ -22,8 +24,15 @@
  * must, or it would find a server late. */
 enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
+/* How long a server may be silent when we connect to it: a tenth of the session's time, within
+ * these limits. It doubles each time until one has answered: all of them may be slow. */
+enum { PATIENCE_PARTS = 10, PATIENCE_MS_MIN = 100, PATIENCE_MS_MAX = 1000, LOOK_EVERY_MS = 100 };
+
+enum { ADDRESSES_MAX = 100, SERVER_SIZE = 80 };
+
 struct zk {
     char *hosts;
+    char *login; /* NULL: none */
     int session_ms;
     void (*on_event)(void *context, struct zk_session *session);
     void *context;
@@ -36,14 +45,23 @@ struct zk {
 struct zk_session {
     zhandle_t *handle;
     pid_t pid;
+    char *login; /* NULL: none */
+    bool asked;  /* has the library been told the login: for its completion thread only */
     void (*on_event)(void *context, struct zk_session *session);
     void *context;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     int users;
-    bool connected;
+    pthread_t hurrier;     /* ends the library's waits for silent servers */
+    pthread_cond_t turned; /* for the hurrier: the connection has come or gone, or `closing` */
+    bool closing;
+    bool logged_in;
+    bool connected; /* and authenticated */
     bool over;
-    int error; /* of the last request that was not ZOK */
+    bool refused; /* it is over because the server refused the login */
+    int error;    /* of the last request that was not ZOK */
+    int patience_ms;
+    int64_t look_ms; /* when the hurrier looks next, if there is no connection */
     LIST_HEAD(, zk_watch) watches;
     LIST_HEAD(, removal) removals; /* that are not under way */
 };
@@ -185,7 +203,94 @@ static void removals_free(struct zk_session *session)
     }
 }
 
+/* ---- silent servers ---- */
+
+static int patience(int session_ms)
+{
+    int part_ms = session_ms / PATIENCE_PARTS;
+    return part_ms < PATIENCE_MS_MIN   ? PATIENCE_MS_MIN
+           : part_ms > PATIENCE_MS_MAX ? PATIENCE_MS_MAX
+                                       : part_ms;
+}
+
+/* Lets the library go on to the server behind the one that it tries. By itself it goes two further
+ * after a failure, so of an even number of addresses it may never try half. It turns its list by
+ * one each time that it is told to. */
+static void turn_to_next(zhandle_t *handle, const char *server)
+{
+    int count = 0;
+    do
+        zoo_cycle_next_server(handle);
+    while (++count < ADDRESSES_MAX && strcmp(zoo_get_current_server(handle), server) != 0);
+    while (--count > 0)
+        zoo_cycle_next_server(handle);
+}
+
+/* why_to_hurry: the library waits for a server's first answer, or for its connect, for two thirds
+ * of the session's time, which is as long as a hold lasts; no option shortens that. A connection
+ * that somebody shuts down is lost to the library: it tries the next server, in the same session.
+ *
+ * why_a_thread: the library looks up its hosts while it holds a mutex that this needs as well, and
+ * the callers' waits are bounded.
+ *
+ * The session's mutex is held, but not meanwhile. */
+static void look_for_silence(struct zk_session *session)
+{
+    char server[SERVER_SIZE];
+    int patience_ms = session->patience_ms, fd = -1;
+    pthread_mutex_unlock(&session->mutex);
+    snprintf(server, sizeof server, "%s", zoo_get_current_server(session->handle));
+    enum silence silence = silence_find(server, patience_ms, &fd);
+    if (silence != SILENCE_SHORT)
+        turn_to_next(session->handle, server);
+    if (silence == SILENCE_LONG) {
+        shutdown(fd, SHUT_RDWR);
+        close(fd);
+        patience_ms *= 2;
+    }
+    pthread_mutex_lock(&session->mutex);
+    if (!session->connected)
+        session->patience_ms = patience_ms;
+    session->look_ms = clock_now_ms() + (silence == SILENCE_SHORT ? LOOK_EVERY_MS : patience_ms);
+}
+
+/* The session's own thread. */
+static void *hurry(void *context)
+{
+    struct zk_session *session = context;
+    pthread_mutex_lock(&session->mutex);
+    while (!session->closing) {
+        if (session->connected || session->over)
+            pthread_cond_wait(&session->turned, &session->mutex);
+        else if (clock_now_ms() < session->look_ms)
+            clock_wait(&session->turned, &session->mutex, session->look_ms * CLOCK_NS_PER_MS);
+        else
+            look_for_silence(session);
+    }
+    pthread_mutex_unlock(&session->mutex);
+    return NULL;
+}
+
 /* ---- events: in a thread of the library ---- */
+
+/* A refusal comes to on_session as well. */
+static void on_logged_in(int rc, const void *data)
+{
+    struct zk_session *session = (struct zk_session *)(uintptr_t)data;
+    pthread_mutex_lock(&session->mutex);
+    session->logged_in = session->connected = rc == ZOK;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+/* Tells the library the login when it is connected, because before that it may refuse to take it.
+ * From then on it repeats the login itself at each connect, before all requests. */
+static void log_in(struct zk_session *session, zhandle_t *handle)
+{
+    if (session->login && !session->asked)
+        session->asked = zoo_add_auth(handle, "digest", session->login, (int)strlen(session->login),
+                                      on_logged_in, session) == ZOK;
+}
 
 static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
@@ -196,14 +301,21 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
     zoo_set_servers_resolution_delay(handle,
                                      state == ZOO_CONNECTED_STATE ? RESOLVE_NEVER : RESOLVE_ALWAYS);
     pthread_mutex_lock(&session->mutex);
-    session->connected = state == ZOO_CONNECTED_STATE;
-    if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
+    session->connected = state == ZOO_CONNECTED_STATE && (!session->login || session->logged_in);
+    session->refused = state == ZOO_AUTH_FAILED_STATE;
+    if (state == ZOO_EXPIRED_SESSION_STATE || session->refused)
         session->over = true;
     bool connected = session->connected;
+    if (state == ZOO_CONNECTED_STATE)
+        session->patience_ms = patience(zoo_recv_timeout(handle));
+    session->look_ms = clock_now_ms() + session->patience_ms;
     if (session->over)
         watches_fire(session, NULL);
     pthread_cond_broadcast(&session->changed);
+    pthread_cond_signal(&session->turned);
     pthread_mutex_unlock(&session->mutex);
+    if (state == ZOO_CONNECTED_STATE)
+        log_in(session, handle);
     if (connected)
         removals_start(session);
     else
@@ -222,16 +334,38 @@ static void session_free(struct zk_session *session)
 {
     assert(LIST_EMPTY(&session->watches));
     removals_free(session);
+    pthread_cond_destroy(&session->turned);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->mutex);
+    free(session->login);
     free(session);
 }
 
 static void session_close(struct zk_session *session)
 {
     assert(session->users == 0);
+    pthread_mutex_lock(&session->mutex);
+    session->closing = true;
+    pthread_cond_signal(&session->turned);
+    pthread_mutex_unlock(&session->mutex);
+    pthread_join(session->hurrier, NULL);
     zookeeper_close(session->handle); /* completes every request that is under way */
     session_free(session);
+}
+
+/* Starts the library's threads and ours. False: out of memory, or of threads. */
+static bool session_start(struct zk_session *session, const struct zk *zk)
+{
+    sigset_t all, before;
+    sigfillset(&all); /* the threads that this starts inherit it */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    session->handle =
+        zookeeper_init2(zk->hosts, on_session, zk->session_ms, NULL, session, 0, no_log);
+    bool started = session->handle && pthread_create(&session->hurrier, NULL, hurry, session) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (session->handle && !started)
+        zookeeper_close(session->handle);
+    return started;
 }
 
 static struct zk_session *session_open(const struct zk *zk)
@@ -241,24 +375,29 @@ static struct zk_session *session_open(const struct zk *zk)
         return NULL;
     pthread_mutex_init(&session->mutex, NULL);
     clock_condition_init(&session->changed);
+    clock_condition_init(&session->turned);
     session->pid = getpid();
     session->on_event = zk->on_event;
     session->context = zk->context;
     session->users = 1;
-    sigset_t all, before;
-    sigfillset(&all); /* the threads that this starts inherit it */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    session->handle =
-        zookeeper_init2(zk->hosts, on_session, zk->session_ms, NULL, session, 0, no_log);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!session->handle) {
+    session->login = zk->login ? strdup(zk->login) : NULL;
+    session->patience_ms = patience(zk->session_ms);
+    session->look_ms = clock_now_ms() + session->patience_ms;
+    if ((zk->login && !session->login) || !session_start(session, zk)) {
         session_free(session);
         return NULL;
     }
     return session;
 }
 
-struct zk *zk_open(const char *hosts, int session_ms,
+static void zk_free(struct zk *zk)
+{
+    free(zk->hosts);
+    free(zk->login);
+    free(zk);
+}
+
+struct zk *zk_open(const char *hosts, const char *login, int session_ms,
                    void (*on_event)(void *context, struct zk_session *session), void *context)
 {
     assert(session_ms > 0 && on_event);
@@ -266,11 +405,12 @@ struct zk *zk_open(const char *hosts, int session_ms,
     if (!zk)
         return NULL;
     zk->hosts = strdup(hosts);
+    zk->login = login ? strdup(login) : NULL;
     zk->session_ms = session_ms;
     zk->on_event = on_event;
     zk->context = context;
-    if (!zk->hosts) {
-        free(zk);
+    if (!zk->hosts || (login && !zk->login)) {
+        zk_free(zk);
         return NULL;
     }
     pthread_mutex_init(&zk->mutex, NULL);
@@ -282,9 +422,8 @@ void zk_close(struct zk **zk)
     if (*zk) {
         zk_session_drop(&(*zk)->session);
         pthread_mutex_destroy(&(*zk)->mutex);
-        free((*zk)->hosts);
+        zk_free(*zk);
     }
-    free(*zk);
     *zk = NULL;
 }
 
@@ -334,16 +473,29 @@ enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
     return result;
 }
 
-struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
+static bool session_refused(struct zk_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool refused = session->refused;
+    pthread_mutex_unlock(&session->mutex);
+    return refused;
+}
+
+struct zk_session *zk_session_take(struct zk *zk, int wait_ms, const char **why_out)
 {
     int64_t until_ms = clock_now_ms() + wait_ms;
     struct zk_session *session = NULL;
     enum zk_result result = ZK_OVER;
+    *why_out = "no session in time";
     while (result == ZK_OVER) { /* a session may have expired while no thread used it */
         int64_t left_ms = until_ms - clock_now_ms();
         zk_session_drop(&session);
         session = session_present(zk);
         result = session ? zk_session_await(session, left_ms > 0 ? (int)left_ms : 0) : ZK_FAILED;
+        if (result == ZK_OVER && session_refused(session)) {
+            result = ZK_FAILED; /* a new session would be refused as well */
+            *why_out = "the server refuses to authenticate the user";
+        }
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
@@ -382,9 +534,10 @@ int zk_session_ms(struct zk_session *session)
 const char *zk_session_error(struct zk_session *session)
 {
     pthread_mutex_lock(&session->mutex);
-    const char *error = zerror(session->error);
+    int error = session->error;
     pthread_mutex_unlock(&session->mutex);
-    return error;
+    return error == ZNOAUTH ? "its nodes belong to another user, or the password is wrong"
+                            : zerror(error);
 }
 
 /* ---- requests ---- */
@@ -501,13 +654,14 @@ static int request_send(struct request *request, enum zk_ask ask, const char *pa
                         const char *data)
 {
     zhandle_t *handle = request->session->handle;
+    const struct ACL_vector *rights =
+        request->session->login ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
     switch (ask) {
     case ZK_MAKE:
-        return zoo_acreate2(handle, path, data, (int)strlen(data), &ZOO_OPEN_ACL_UNSAFE,
-                            ZOO_EPHEMERAL_SEQUENTIAL, on_made, request);
+        return zoo_acreate2(handle, path, data, (int)strlen(data), rights, ZOO_EPHEMERAL_SEQUENTIAL,
+                            on_made, request);
     case ZK_CONTAINER:
-        return zoo_acreate2(handle, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_made,
-                            request);
+        return zoo_acreate2(handle, path, "", 0, rights, ZOO_CONTAINER, on_made, request);
     case ZK_LIST:
         return zoo_aget_children(handle, path, 0, on_names, request);
     case ZK_DELETE:

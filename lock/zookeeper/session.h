@@ -28,10 +28,11 @@ struct zk;
 
 struct zk_session; /* any thread may use it */
 
-/* `hosts` is host:port[,host:port...][/chroot]. Connects when first used. NULL: out of memory. A
- * thread of the library calls `on_event` when a session is disconnected or over; it must not wait
- * for that session. */
-struct zk *zk_open(const char *hosts, int session_ms,
+/* `hosts` is host:port[,host:port...][/chroot]. `login` is user:password, to whom alone the nodes
+ * belong that are made; NULL: they belong to everybody. Connects when first used. NULL: out of
+ * memory. A thread of the library calls `on_event` when a session is disconnected or over; it must
+ * not wait for that session. */
+struct zk *zk_open(const char *hosts, const char *login, int session_ms,
                    void (*on_event)(void *context, struct zk_session *session), void *context);
 
 /* Sets the pointer to NULL. The present session ends when the last of its users has dropped it. */
@@ -40,15 +41,16 @@ void zk_close(struct zk **zk);
 /* `hosts`, as given. Valid as long as `zk`. */
 const char *zk_hosts(const struct zk *zk);
 
-/* Returns the present session, or a new one if it has ended, as soon as it is connected; NULL when
- * that takes longer than `wait_ms`. After a fork the child gets its own session. */
-struct zk_session *zk_session_take(struct zk *zk, int wait_ms);
+/* Returns the present session, or a new one if it has ended, as soon as it is connected and the
+ * user authenticated; NULL with the reason in `why_out` when that takes longer than `wait_ms` or
+ * the server refuses the user. After a fork the child gets its own session. */
+struct zk_session *zk_session_take(struct zk *zk, int wait_ms, const char **why_out);
 
 /* Sets the pointer to NULL. The last user closes the session, which deletes its nodes at once. */
 void zk_session_drop(struct zk_session **session);
 
-/* True once the server has said that the session has expired; in a child of fork, for a session of
- * its parent. */
+/* True once the server has said that the session has expired, or has refused its user; in a child
+ * of fork, for a session of its parent. */
 bool zk_session_over(struct zk_session *session);
 
 /* Waits until the session is connected: ZK_OK, ZK_OVER, or ZK_FAILED when not in time. */

@@ -54,7 +54,8 @@
       "their options. It may lose everything at any time.")                                        \
     X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
-      "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
+      "mysql://user:password@host:port/db, with ?socket=/path for a local socket, or mysqls:// "   \
+      "over TLS; docs/deployment.md has its options.")                                             \
     X(CHOICE, update_tables, "on", CONFIG_SWITCH, 0, 0,                                            \
       "on: the daemon creates and upgrades its tables when it starts. off: it only checks that "   \
       "they are up to date, and refuses orders until " SECKILL_PROGRAM " --migrate has run, with " \

@@ -25,9 +25,9 @@ struct db_stats {
     uint64_t retries;  /* transactions tried again after a deadlock or a lock wait */
 };
 
-/* Makes a client of `url` (mysql://user[:password]@host[:port][,host[:port]...]/db[?socket=/path])
- * without connecting. It belongs to one thread at a time; the caller closes it. NULL, with the
- * reason in `error_out`, when the url is not of that form.
+/* Makes a client of `url` (mysql://user[:password]@host[:port][,host[:port]...]/db[?socket=/path],
+ * or mysqls:// over TLS) without connecting. It belongs to one thread at a time; the caller closes
+ * it. NULL, with the reason in `error_out`, when the url is not of that form.
  *
  * Several hosts hold the same data, and one takes writes: the client finds it and writes to no
  * other, whatever the others accept. It looks again whenever a connect fails or a server refuses
@@ -37,7 +37,8 @@ struct db_stats {
  * `timeout_ms` bounds each wait for an answer to a query. Rounded up to seconds, as the client
  * library counts them, it bounds a commit and a connect, including name look-up, search for the
  * server that takes writes and session set-up. A server that answers part of a connect and then
- * hangs may add as much again. */
+ * hangs may add as much again. Over TLS the library looks the name up once more, without a bound.
+ */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* Bounds each further wait for an answer to a query by `timeout_ms`; returns the former bound.

@@ -332,6 +332,37 @@ char **db_row(struct db *db)
 
 /* ---- the connect ---- */
 
+static void set_file(MYSQL *mysql, enum mysql_option option, const char *path)
+{
+    if (path[0] != '\0')
+        mysql_options(mysql, option, path);
+}
+
+/* The connect fails unless the server speaks TLS and shows a certificate of the host, signed by an
+ * authority of `ca` or of the system. The two libraries have different options for that. */
+static void demand_tls(MYSQL *mysql, const struct url *url)
+{
+    set_file(mysql, MYSQL_OPT_SSL_CERT, url->cert);
+    set_file(mysql, MYSQL_OPT_SSL_KEY, url->key);
+#ifdef MARIADB_PACKAGE_VERSION
+    static const my_bool yes = 1;
+    set_file(mysql, MYSQL_OPT_SSL_CA, url->ca);
+    mysql_options(mysql, MARIADB_OPT_TLS_PASSPHRASE, ""); /* else OpenSSL asks at the terminal */
+    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
+    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
+#else
+    static const unsigned mode = SSL_MODE_VERIFY_IDENTITY;
+    if (url->ca[0] != '\0')
+        mysql_options(mysql, MYSQL_OPT_SSL_CA, url->ca);
+    else
+        mysql_options(mysql, MYSQL_OPT_SSL_CAPATH, "/etc/ssl/certs");
+    mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
+#endif
+    static const unsigned tcp = MYSQL_PROTOCOL_TCP; /* also to "localhost" */
+    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
+    mysql_options(mysql, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
+}
+
 /* Connects to one address, or by the socket. False with the error kept and no connection. */
 static bool connect_to(struct db *db, const char *host)
 {
@@ -346,6 +377,8 @@ static bool connect_to(struct db *db, const char *host)
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (url->tls)
+        demand_tls(db->mysql, url);
     if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
                            url->database, url->servers[db->server].port, socket,
                            CLIENT_MULTI_STATEMENTS))
@@ -357,17 +390,21 @@ static bool connect_to(struct db *db, const char *host)
 }
 
 /* Tries the addresses of the server's name in turn, and begins none when the time is over. The
- * client library knows "localhost" as the server's own socket. */
+ * client library knows "localhost" as the server's own socket. Over TLS it gets the name, to which
+ * it compares the certificate, and looks it up again: a name that is slow to find has failed by
+ * then. */
 static bool connect_now(struct db *db)
 {
     struct resolved found;
     const struct url *url = &db->url;
     const char *host = url->servers[db->server].host;
-    if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
+    if (url->socket[0] != '\0' || (strcmp(host, "localhost") == 0 && !url->tls))
         return connect_to(db, host);
     const char *wrong = resolve_host(host, db_wait_ms(db), &found);
     if (wrong)
         db_keep_error(db, CR_UNKNOWN_HOST, wrong);
+    if (!wrong && url->tls)
+        return connect_to(db, host);
     bool connected = false;
     for (size_t i = 0; i < found.count && !connected && (i == 0 || db_has_time(db)); i++)
         connected = connect_to(db, found.addresses[i]);

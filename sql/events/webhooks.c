@@ -196,15 +196,17 @@ static enum db_result change(struct ledger *ledger, const char *name,
     return ledger_query(ledger);
 }
 
+/* The generation counts on from the time in us, so that it is greater than any of a webhook of that
+ * name that was deleted before: each change of that one took longer than 1 us. */
 static enum db_result make(struct ledger *ledger, const char *name,
                            const struct webhook_settings *settings, const char *secret)
 {
     struct sql_text *sql = &ledger->sql;
     sql_begin(sql,
               "INSERT INTO webhook SET name=%s,secret=%s,state='active',"
-              "created_at=UTC_TIMESTAMP(3),generation=" LEDGER_MS_OF(
-                  "UTC_TIMESTAMP(3)") ","
-                                      "position=(SELECT next FROM event_feed WHERE one=1),",
+              "created_at=UTC_TIMESTAMP(3),"
+              "generation=TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)),"
+              "position=(SELECT next FROM event_feed WHERE one=1),",
               name, secret);
     text_settings(sql, settings);
     return ledger_query(ledger);

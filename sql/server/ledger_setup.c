@@ -247,7 +247,8 @@ static void print_rights(FILE *out, const struct url *url, const char *suffix, c
 {
     fprintf(out, "-- CREATE USER ");
     print_account(out, url, suffix);
-    fprintf(out, " IDENTIFIED BY 'a password';\nGRANT %s\n  ON ", rights);
+    fprintf(out, " IDENTIFIED BY 'a password'%s;\nGRANT %s\n  ON ", url->tls ? " REQUIRE SSL" : "",
+            rights);
     print_database(out, url->database);
     fprintf(out, ".*\n  TO ");
     print_account(out, url, suffix);

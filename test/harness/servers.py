@@ -89,8 +89,9 @@ class MariaServer(Server):
         f"GRANT ALL ON *.* TO root@'{host}' WITH GRANT OPTION;\n"
         for host in ("localhost", "127.0.0.1"))
 
-    def __init__(self, directory):
+    def __init__(self, directory, *options):
         super().__init__(directory)
+        self.options = options
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
         copy_template(self.directory / "data")
@@ -102,7 +103,7 @@ class MariaServer(Server):
                 f"--init-file={self.directory}/init.sql", f"--socket={self.directory}/sock",
                 f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",
                 "--max-connections=500", "--innodb-log-file-size=16M",
-                "--innodb-buffer-pool-size=64M"]
+                "--innodb-buffer-pool-size=64M", *self.options]
 
 
 def copy_template(data):
@@ -142,12 +143,12 @@ class RedisAlone:
 
 
 class ZooKeeper(Server):
-    """Context manager: a ZooKeeper of this test's own."""
+    """Context manager: a ZooKeeper of this test's own, with further lines in its settings."""
 
     PROGRAM = Path("/usr/share/java/zookeeper.jar")  # names the other archives that it needs,
     LOG = "/usr/share/java/slf4j-simple.jar"  # but none that writes its log
 
-    def __init__(self):
+    def __init__(self, *lines):
         super().__init__(server_folder())
         self.url = f"zookeeper://127.0.0.1:{self.port}"
         self.client = self
@@ -156,7 +157,7 @@ class ZooKeeper(Server):
             f"dataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=srvr\ndigest.enabled=false\n"
-            "maxSessionTimeout=60000\n", encoding="ascii")
+            + "".join(f"{line}\n" for line in lines), encoding="ascii")
 
     def argv(self):
         return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-cp",

@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 import zlib
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -12,7 +12,7 @@ from harness.processes import wait_until
 from harness.proxy import FaultProxy, Link
 from harness.servers import ZooKeeper
 from harness.standstill import Elapsed
-from locks import Driver, settled
+from locks import Driver, run_seclock, settled
 
 if not ZooKeeper.PROGRAM.exists():
     pytest.skip("no ZooKeeper is installed", allow_module_level=True)
@@ -201,6 +201,110 @@ def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
         proxy.admit()
         assert settled(near, "release", 1)["result"] == "ok"
         assert near.acquire("queue", "n", wait=30000)["result"] == "ok"
+
+
+@contextmanager
+def silent_port(full):
+    """A port that accepts and never answers, as a server that starts may be; or one whose queue is
+    full, which does not even answer the connect, as a host that is gone."""
+    with ExitStack() as running:
+        backlog = 0 if full else 100
+        listener = running.enter_context(socket.create_server(("127.0.0.1", 0), backlog=backlog))
+        for _ in range(8 if full else 0):
+            filler = running.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["silent", "gone"])
+def test_holds_survive_a_silent_server(server, near, full):
+    """The holder goes on to the next server while its hold lasts, in the same session."""
+    with silent_port(full) as port, FaultProxy(server.port) as proxy:
+        url = f"zookeeper://127.0.0.1:{port},127.0.0.1:{proxy.port}"
+        with Driver(url, lease=9000, timeout=3000) as holder:
+            fence = settled(holder, "acquire", 1, "queue", "n")["fence"]
+            for _ in range(2):
+                assert settled(holder, "renew", 1)["result"] == "ok"
+                proxy.cut()  # the silent one is next, and then the first again
+                with Elapsed() as passed:
+                    assert settled(holder, "renew", 1)["result"] == "ok"
+                assert passed.running < 4
+                state = holder("state", 1)
+                assert (state["state"], state["lost"], state["fence"]) == ("held", 0, fence)
+            assert near.acquire("queue", "n")["result"] == "busy"
+            assert holder("release", 1)["result"] == "ok"
+
+
+def test_each_of_two_servers_is_tried(server):
+    """The client library alone stays with one of them after its second failure."""
+    with FaultProxy(server.port) as one, FaultProxy(server.port) as two:
+        url = f"zookeeper://127.0.0.1:{one.port},127.0.0.1:{two.port}"
+        with Driver(url, lease=9000, timeout=3000) as holder:
+            fence = settled(holder, "acquire", 1, "queue", "n")["fence"]
+            for _ in range(2):
+                for away in (one, two):
+                    away.refuse()
+                    assert settled(holder, "renew", 1)["result"] == "ok"
+                    assert holder("state", 1)["fence"] == fence
+                    away.admit()
+            assert holder("release", 1)["result"] == "ok"
+
+
+def login(url, user):
+    return url.replace("://", f"://{user}@")
+
+
+def test_locks_belong_to_their_user(server, near):
+    """Nobody else may take, break or watch them; who has the password may."""
+    own, wrong = login(server.url, "shop:s%40cret"), login(server.url, "shop:wrong")
+    with (Driver(own, lease=9000, timeout=3000) as holder,
+          Driver(own, lease=9000, timeout=3000) as other,
+          Driver(wrong, lease=9000, timeout=3000) as stranger):
+        assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
+        assert settled(other, "acquire", 1, "queue", "n")["result"] == "busy"
+        for refused in (stranger, near):
+            for words in (("acquire", 1, "queue", "n"), ("acquire", 1, "queue", "m"),
+                          ("break", "queue", "n")):
+                answer = refused(*words)
+                assert answer["result"] == "failed", answer
+                assert "its nodes belong to another user" in answer["error"]
+                assert "s@cret" not in answer["error"] and "wrong:" not in answer["error"]
+        assert holder("renew", 1)["result"] == "ok"
+        other.send("acquire", 1, "queue", "n", wait=60000)
+        wait_until(lambda: holder("status", "queue", "n")["waiting"] == 1, "queueing up")
+        assert holder("release", 1)["result"] == "ok"
+        assert other.read()["result"] == "ok"
+
+
+def test_user_is_known_again_after_a_restart(server):
+    with Driver(login(server.url, "shop:secret"), lease=30000, timeout=3000) as holder:
+        assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
+        server.kill()
+        server.start()
+        assert settled(holder, "acquire", 2, "queue", "m")["result"] == "ok"
+        for hold in (1, 2):
+            assert settled(holder, "release", hold)["result"] == "ok"
+
+
+def test_refused_login_is_told():
+    with ZooKeeper("DigestAuthenticationProvider.enabled=false") as server:
+        with Driver(login(server.url, "shop:secret"), lease=9000, timeout=3000) as driver:
+            with Elapsed() as passed:
+                answer = driver.acquire("queue", "n")
+            assert answer["result"] == "failed" and passed.running < 3, answer
+            assert "refuses to authenticate the user" in answer["error"]
+            assert "secret" not in answer["error"]
+            answer = driver.acquire("queue", "n", wait=1500)
+            assert "refuses to authenticate the user" in answer["error"], answer
+        with Driver(server.url, lease=9000, timeout=3000) as driver:
+            assert settled(driver, "acquire", 1, "queue", "n")["result"] == "ok"
+
+
+def test_tls_is_refused_with_the_reason():
+    done = run_seclock("status", "n", server="zookeepers://shop:secret@127.0.0.1:1?ca=/a")
+    assert done.returncode == 78 and "has no TLS" in done.stderr, done.stderr
+    assert "secret" not in done.stderr
 
 
 def set_children_made(server, path, count):

@@ -75,7 +75,9 @@ def test_check_config_reads_the_files_of_tls(tmp_path):
             ("redis-url", f"{url}/no", "the file of key, /no: No such file"),
             ("redis-url", f"{url}{good.ca_key}", "a passphrase that is cert's"),
             ("redis-url", f"{url}{locked}", "a passphrase that is cert's"),
-            ("lock-servers", "redis://a rediss://b?ca=/none redis://c", "the file of ca, /none")]:
+            ("mysql-url", "mysqls://u@h/d?ca=/none", "the file of ca, /none: No such file"),
+            ("lock-servers", "redis://a rediss://b?ca=/none redis://c", "the file of ca, /none"),
+            ("lock-servers", "mysqls://u@h/d?ca=/none", "the file of ca, /none")]:
         done = run("--check-config", f"--{option}={value}")
         assert (done.returncode, done.stdout) == (2, ""), value
         assert done.stderr.startswith(f"seckilld: {option.replace('-', '_')}: the file of ")
@@ -254,3 +256,5 @@ def test_grants_need_a_user():
     assert done.returncode == 2 and "names no user" in done.stderr
     local = run("--print-grants", "--mysql-url=mysql://u'x@h/a%60b?socket=/s").stdout
     assert "ON `a``b`.*" in local and "TO 'u\\'x'@'localhost'" in local
+    over_tls = run("--print-grants", "--mysql-url=mysqls://u@h/d").stdout
+    assert over_tls.count("REQUIRE SSL;") == 2 and "REQUIRE" not in local
