@@ -270,11 +270,13 @@ uninstall-lock:
 	    libseclock.so.$(LOCK_VERSION) pkgconfig/seclock.pc) $(PREFIX)/bin/seclock $(MANDIR)/man1/seclock.1)
 
 # What the lock tests run as processes of their own, and the bench of the locks.
-lock_tools := $(lock_tests) $(BUILD)/bench_lock
+lock_tools := $(lock_tests) $(BUILD)/bench_lock $(BUILD)/bench_loop
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock/driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_driver_loop: $(BUILD)/test/lock/driver_loop.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock/history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
+                     $(BUILD)/base/url.o $(BUILD)/libseclock.a
+$(BUILD)/bench_loop: $(BUILD)/loadtest/bench_loop.o $(BUILD)/loadtest/bench_limit.o \
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
@@ -550,7 +552,7 @@ chaos:
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
 	@deploy/packages bench-lock
-	@$(MAKE) $(BUILD)/bench_lock
+	@$(MAKE) $(BUILD)/bench_lock $(BUILD)/bench_loop
 	@loadtest/bench_lock $(BENCH_ARGS)
 
 asan:

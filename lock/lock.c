@@ -95,6 +95,7 @@ static bool sleep_step(const struct acquisition *acquisition)
 
 static enum seclock_result acquire(struct seclock_handle *handle, int wait_ms)
 {
+    assert(handle);
     const struct lock_driver *driver = handle->driver;
     struct acquisition acquisition;
     acquisition_begin(&acquisition, handle, wait_ms);

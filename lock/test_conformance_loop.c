@@ -1,3 +1,3 @@
 /* The tests of test_conformance.c over the form for event loops. */
 #define LOCK_TEST_LOOP
-#include "lock/test_conformance.c"
+#include "lock/test_conformance.c" /* NOLINT: the same tests */

@@ -313,7 +313,8 @@ static bool flush(struct redis *redis, bool lazily)
 {
     bool sent = true;
     if (redis->wire)
-        sent = redis->never_waits ? wire_push(redis->wire) : wire_flush(redis->wire, lazily);
+        sent =
+            redis->never_waits ? wire_push(redis->wire, lazily) : wire_flush(redis->wire, lazily);
     if (!sent)
         disconnect(redis, wire_error(redis->wire));
     return redis->wire != NULL;

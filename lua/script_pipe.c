@@ -80,6 +80,7 @@ static void end(struct sendings *calls, struct script_sending *call, const char 
 {
     TAILQ_REMOVE(calls, call, in_pipe);
     tell(call, error);
+    assert(call != TAILQ_FIRST(calls) && call != TAILQ_LAST(calls, sendings));
     free(call);
 }
 

@@ -300,10 +300,10 @@ bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64
     return true;
 }
 
-ptrdiff_t tls_send_some(struct tls *tls, const char *bytes, size_t count)
+ptrdiff_t tls_send_some(struct tls *tls, const char *bytes, size_t count, bool more)
 {
     size_t done = 0;
-    tls->more = false;
+    tls->more = more;
     prepare();
     enum step step = next_step(tls, SSL_write_ex(tls->ssl, bytes, count, &done), 0);
     return step == STEP_FAILED ? -1 : step == STEP_DONE ? (ptrdiff_t)done : 0;

@@ -33,7 +33,7 @@ bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64
 
 /* Sends as many bytes as the socket takes at once. Returns their number, maybe 0; -1: the
  * connection is lost. The caller sends the rest, the same bytes, before any other. */
-ptrdiff_t tls_send_some(struct tls *tls, const char *bytes, size_t count);
+ptrdiff_t tls_send_some(struct tls *tls, const char *bytes, size_t count, bool more);
 
 /* Reads up to `size` bytes, waiting for them until `until_ms` (0: not at all). Returns their
  * number; 0: no byte came in time; -1: the connection is lost. */

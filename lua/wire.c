@@ -205,16 +205,17 @@ bool wire_flush(struct wire *wire, bool lazily)
 }
 
 /* Returns the number of bytes sent at once; -1: the connection is lost. */
-static ptrdiff_t push_some(struct wire *wire)
+static ptrdiff_t push_some(struct wire *wire, bool lazily)
 {
     ssize_t done;
     if (wire->tls) {
-        done = tls_send_some(wire->tls, wire->out, wire->out_used);
+        done = tls_send_some(wire->tls, wire->out, wire->out_used, lazily);
         wire->lost |= done < 0;
         return done;
     }
     do
-        done = send(wire->fd, wire->out, wire->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
+        done = send(wire->fd, wire->out, wire->out_used,
+                    MSG_NOSIGNAL | MSG_DONTWAIT | (lazily ? MSG_MORE : 0));
     while (done < 0 && errno == EINTR);
     if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
@@ -223,11 +224,11 @@ static ptrdiff_t push_some(struct wire *wire)
     return done;
 }
 
-bool wire_push(struct wire *wire)
+bool wire_push(struct wire *wire, bool lazily)
 {
     ptrdiff_t done = 1;
     while (wire->out_used > 0 && !wire->lost && done > 0) {
-        done = push_some(wire);
+        done = push_some(wire, lazily);
         if (done > 0) {
             wire->out_used -= (size_t)done;
             memmove(wire->out, wire->out + done, wire->out_used);

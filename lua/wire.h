@@ -41,10 +41,10 @@ bool wire_append(struct wire *wire, int argc, const char *const *argv, const siz
  * lost, and a part may have left. */
 bool wire_flush(struct wire *wire, bool lazily);
 
-/* Sends of the queue what the socket takes at once; the next call goes on. False: the connection is
- * lost, and a part may have left. wire_unsent tells whether something is left, for which a caller
- * polls with POLLOUT. Between the two, nothing calls wire_flush. */
-bool wire_push(struct wire *wire);
+/* Sends of the queue what the socket takes at once, `lazily` or not; the next call goes on. False:
+ * the connection is lost, and a part may have left. wire_unsent tells whether something is left,
+ * for which a caller polls with POLLOUT. Between the two, nothing calls wire_flush. */
+bool wire_push(struct wire *wire, bool lazily);
 bool wire_unsent(const struct wire *wire);
 
 /* Sends the queue and waits for the reply to the oldest command not yet answered, which the caller

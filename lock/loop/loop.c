@@ -338,6 +338,7 @@ void loop_close(struct seclock_loop *loop, void (*abandon)(struct operation *ope
     }
     end_threads(loop);
     while ((operation = TAILQ_FIRST(&loop->all)) != NULL) {
+        assert(abandon);
         abandon(operation);
         TAILQ_REMOVE(&loop->all, operation, in_loop);
         operation->loop = NULL;

@@ -158,14 +158,13 @@ static void check_url(const char *text, const char *scheme)
         assert(!parsed || !strchr(url_hosts(text), '@'));
     if (strcmp(scheme, "zookeeper") == 0 || strcmp(scheme, "etcd") == 0)
         return;
-}
-assert(opens(text, scheme) == parsed || url.kind == URL_CLUSTER);
-if (!parsed)
-    return;
-assert(url.server_count <= URL_SERVERS_MAX);
-for (size_t i = 0; i < url.server_count; i++)
-    assert(url.servers[i].port >= 1 && url.servers[i].port <= 65535);
-check_written(text, &url, scheme);
+    assert(opens(text, scheme) == parsed || url.kind == URL_CLUSTER);
+    if (!parsed)
+        return;
+    assert(url.server_count <= URL_SERVERS_MAX);
+    for (size_t i = 0; i < url.server_count; i++)
+        assert(url.servers[i].port >= 1 && url.servers[i].port <= 65535);
+    check_written(text, &url, scheme);
 }
 
 /* ---- endpoints, networks, addresses ---- */

@@ -2,4 +2,4 @@
 #include <signal.h>
 
 #include "lock/test_loop_form.h"
-#include "test/lock/driver.c"
+#include "test/lock/driver.c" /* NOLINT: the same program */
