@@ -1139,6 +1139,16 @@ static bool chosen(const char *title, char *const *parts)
     return true;
 }
 
+/* ThreadSanitizer lets no child of fork start threads, which a loop there needs. */
+static bool of_this_form(void (*function)(void **state))
+{
+#ifdef __SANITIZE_THREAD__
+    if (IN_LOOP && function == test_child_of_fork_holds_nothing)
+        return false;
+#endif
+    return !IN_LOOP || function != test_no_release_of_a_lost_hold_says_ok;
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -1151,7 +1161,7 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < CASES; j++) {
             snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(subjects[i].kind),
                      cases[j].name);
-            if (IN_LOOP && cases[j].function == test_no_release_of_a_lost_hold_says_ok)
+            if (!of_this_form(cases[j].function))
                 continue;
             if (!chosen(titles[count], argv + 1) || !kind_served(subjects[i].kind))
                 continue;
