@@ -78,10 +78,11 @@ def test_master_that_hangs_in_mid_load(on_cluster, cluster, spawn, load):
     finish(daemon, running)
 
 
+@pytest.mark.parametrize("form", ["", "_loop"])
 @pytest.mark.parametrize("tests", [
     ": excludes", ": release_wakes_who_waits", ": fence_grows", ": crowd_goes_one_by_one"])
-def test_lock_library(cluster, stack, tests):
-    done = subprocess.run([f"{BUILD}/test/test_conformance", tests], text=True,
+def test_lock_library(cluster, stack, tests, form):
+    done = subprocess.run([f"{BUILD}/test/test_conformance{form}", tests], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=150, check=False,
                           env={**clean_environment(), "SECKILL_REDIS_URL": cluster.tls_url(),
                                "SECKILL_MYSQL_URL": stack.mysql_url})

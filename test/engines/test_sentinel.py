@@ -145,7 +145,9 @@ def test_mistakes_are_told(whole_trio, stack, spawn, change, words):
     ("test_waiter", None), ("test_conformance", ": excludes"),
     ("test_conformance", ": release_wakes_who_waits"), ("test_conformance", ": fence_grows"),
     ("test_conformance", ": crowd_goes_one_by_one"), ("test_conformance", ": scripts_are_flushed"),
-    ("test_conformance", ": no_key_stays_for_ever")])
+    ("test_conformance", ": no_key_stays_for_ever"), ("test_loop", None),
+    ("test_conformance_loop", ": crowd_goes_one_by_one"),
+    ("test_conformance_loop", ": release_wakes_who_waits")])
 def test_lock_library(whole_trio, stack, program, tests):
     """Of the conformance suite those cases, for every kind, that no busy machine makes late."""
     done = subprocess.run([f"{BUILD}/test/{program}", *([tests] if tests else [])], text=True,

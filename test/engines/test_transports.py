@@ -71,7 +71,7 @@ def test_server_that_wants_a_certificate_gets_none(mutual_doors, stack, spawn):
     wait_until(lambda: "certificate required" in daemon.log(), "the reason in the log", timeout=30)
 
 
-@pytest.mark.parametrize("program", ["test_waiter", "test_script"])
+@pytest.mark.parametrize("program", ["test_waiter", "test_script", "test_script_pipe", "test_loop"])
 @pytest.mark.parametrize("door", ["unix_url", "tls_url"])
 def test_unit_programs(doors, stack, door, program):
     """The client and the waiters of the lock library find no difference."""
