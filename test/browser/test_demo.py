@@ -42,8 +42,10 @@ def buy(page, qty=1):
     page.click("#buy")
 
 
-def wait_text(page, selector, text):
-    page.wait(f"document.querySelector({selector!r}).textContent.includes({text!r})")
+def wait_text(page, selector, *texts):
+    """Until it has one of the texts."""
+    page.wait(f"{list(texts)}.some((text) => "
+              f"document.querySelector({selector!r}).textContent.includes(text))")
 
 
 def bought(page):
@@ -286,7 +288,7 @@ def test_page_reloaded_in_mid_order_goes_on(chrome, fragile):
     page = enter(chrome, daemon)
     proxy.hold()
     buy(page)
-    wait_text(page, "#result", "Sending")
+    wait_text(page, "#result", "Sending", "trying again")  # which follows in 3 s
     page.reload()
     proxy.resume()
     bought(page)
