@@ -316,19 +316,23 @@ static const char *read_unix(const struct spans *spans, unsigned port, struct ur
     return read_options(spans->option, &database, 1);
 }
 
-/* A socket needs no TLS, and TLS needs a host whose certificate it is. */
-static const char *read_mysql_options(struct span options, struct url *url)
+/* Reads the options of a kind that has none but those of TLS. */
+static const char *read_tls_options(struct span options, struct url *url)
 {
     const struct option known[] = {
-        {"socket", url->socket, sizeof url->socket, NULL},
         {"ca", url->ca, sizeof url->ca, NULL},
         {"cert", url->cert, sizeof url->cert, NULL},
         {"key", url->key, sizeof url->key, NULL},
     };
-    const size_t plain_count = 1, all = sizeof known / sizeof *known;
-    const char *wrong = url->tls ? read_options(options, known + plain_count, all - plain_count)
-                                 : read_options(options, known, plain_count);
+    const char *wrong = read_options(options, known, url->tls ? sizeof known / sizeof *known : 0);
     return wrong ? wrong : check_pair(url);
+}
+
+/* A socket needs no TLS, and TLS needs a host whose certificate it is. */
+static const char *read_mysql_options(struct span options, struct url *url)
+{
+    const struct option socket = {"socket", url->socket, sizeof url->socket, NULL};
+    return url->tls ? read_tls_options(options, url) : read_options(options, &socket, 1);
 }
 
 static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
@@ -354,14 +358,21 @@ static const char *read_mysql(const struct spans *spans, unsigned port, struct u
     return wrong;
 }
 
+static const char *check_login(const struct url *url)
+{
+    return (url->user[0] == '\0') != (url->password[0] == '\0')
+               ? "of user and password there is only one"
+               : NULL;
+}
+
 /* Checks each host of any number: ZooKeeper's client library takes the text itself. */
 static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = read_login(spans->login, url);
     if (url->tls)
         return "ZooKeeper's client library has no TLS: let a tunnel such as stunnel add it";
-    if (!wrong && (url->user[0] == '\0') != (url->password[0] == '\0'))
-        wrong = "of user and password there is only one";
+    if (!wrong)
+        wrong = check_login(url);
     if (!wrong && strchr(url->user, ':'))
         wrong = "there is a colon in the user";
     if (spans->option.from)
@@ -377,20 +388,13 @@ static const char *read_zookeeper(const struct spans *spans, unsigned port, stru
 
 static const char *read_etcd(const struct spans *spans, unsigned port, struct url *url)
 {
-    const struct option known[] = {
-        {"ca", url->ca, sizeof url->ca, NULL},
-        {"cert", url->cert, sizeof url->cert, NULL},
-        {"key", url->key, sizeof url->key, NULL},
-    };
     const char *wrong = read_servers(spans, port, URL_SERVERS_MAX, url);
     if (wrong)
         return wrong;
     if (spans->path.from != spans->path.to)
         return "there is a path";
-    if ((url->user[0] == '\0') != (url->password[0] == '\0'))
-        return "of user and password there is only one";
-    wrong = read_options(spans->option, known, url->tls ? sizeof known / sizeof *known : 0);
-    return wrong ? wrong : check_pair(url);
+    wrong = check_login(url);
+    return wrong ? wrong : read_tls_options(spans->option, url);
 }
 
 #define HOSTS "host[:port][,host[:port]...]"

@@ -89,6 +89,20 @@ static enum seclock_result outcome(const struct acquisition *a)
     return a->cancelled && a->result == SECLOCK_FAILED ? SECLOCK_CANCELLED : a->result;
 }
 
+/* Drivers keep their own reasons. */
+static void tell_why(const struct acquisition *a)
+{
+    const char *then = a->handle->driver->features & LOCK_RENEWS ? " unless renewed" : "";
+    if (a->result == SECLOCK_CANCELLED)
+        lock_set_error("the wait was cancelled");
+    else if (a->result == SECLOCK_TIMEOUT)
+        lock_set_error("another holder had it for all of %d ms", a->wait_ms);
+    else if (a->result == SECLOCK_BUSY && a->handle->busy_ms >= 0)
+        lock_set_error("another holder has it, for %lld ms%s", (long long)a->handle->busy_ms, then);
+    else if (a->result == SECLOCK_BUSY)
+        lock_set_error("another holder has it");
+}
+
 static void end(struct acquisition *a)
 {
     struct seclock_handle *handle = a->handle;
@@ -97,6 +111,7 @@ static void end(struct acquisition *a)
         handle->state = SECLOCK_STATE_UNKNOWN;
         watchdog_poke(handle->watchdog, handle); /* its deadline may have passed meanwhile */
     }
+    tell_why(a);
     a->step = ACQUISITION_DONE;
 }
 
@@ -112,19 +127,6 @@ void acquisition_left(struct acquisition *a)
 {
     assert(a->step == ACQUISITION_LEAVE);
     end(a);
-}
-
-void acquisition_tell(const struct acquisition *a)
-{
-    const char *then = a->handle->driver->features & LOCK_RENEWS ? " unless renewed" : "";
-    if (a->result == SECLOCK_CANCELLED)
-        lock_set_error("the wait was cancelled");
-    else if (a->result == SECLOCK_TIMEOUT)
-        lock_set_error("another holder had it for all of %d ms", a->wait_ms);
-    else if (a->result == SECLOCK_BUSY && a->handle->busy_ms >= 0)
-        lock_set_error("another holder has it, for %lld ms%s", (long long)a->handle->busy_ms, then);
-    else if (a->result == SECLOCK_BUSY)
-        lock_set_error("another holder has it");
 }
 
 /* ---- one try ---- */

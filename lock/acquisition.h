@@ -39,12 +39,10 @@ void acquisition_begin(struct acquisition *acquisition, struct seclock_handle *h
 /* Call right before the request leaves. False: no memory, and the try has failed already. */
 bool acquisition_sent(struct acquisition *acquisition);
 
-/* Each goes on to the next step. `cancelled`: the caller has ended its wait. */
+/* Each goes on to the next step; the last one keeps the reason of a failure for seclock_error.
+ * `cancelled`: the caller has ended its wait. */
 void acquisition_answered(struct acquisition *acquisition, enum seclock_result result);
 void acquisition_slept(struct acquisition *acquisition, bool cancelled);
 void acquisition_left(struct acquisition *acquisition);
-
-/* Keeps the core's reason of a failure for seclock_error; drivers keep their own. */
-void acquisition_tell(const struct acquisition *acquisition);
 
 #endif

@@ -112,7 +112,6 @@ static enum seclock_result acquire(struct seclock_handle *handle, int wait_ms)
             acquisition_left(&acquisition);
         }
     }
-    acquisition_tell(&acquisition);
     return acquisition.result;
 }
 

@@ -12,12 +12,12 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/worker.h"
 #include "lock/driver.h"
 #include "lock/process.h"
 
@@ -277,13 +277,8 @@ static void *watch_thread(void *argument)
 static bool start(struct watch *watch)
 {
     assert(!watch->watchdog->stopping);
-    sigset_t all, before;
-    if (watch->running)
-        return true;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->running = pthread_create(&watch->thread, NULL, watch_thread, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!watch->running)
+        watch->running = worker_thread(&watch->thread, watch_thread, watch);
     return watch->running;
 }
 

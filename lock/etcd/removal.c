@@ -5,11 +5,11 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/worker.h"
 
 enum { RETRY_MS = 500 };
 
@@ -81,13 +81,8 @@ static void *removal_thread(void *argument)
 /* Without a thread the removal waits for the next one to start it. The mutex is held. */
 static void start(struct etcd_removals *removals)
 {
-    sigset_t all, before;
-    if (removals->running)
-        return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    removals->running = pthread_create(&removals->thread, NULL, removal_thread, removals) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!removals->running)
+        removals->running = worker_thread(&removals->thread, removal_thread, removals);
 }
 
 void etcd_removal_begin(struct etcd_removals *removals, struct etcd_removal *removal,

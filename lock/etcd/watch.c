@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/worker.h"
 #include "lock/etcd/http.h"
 #include "lock/etcd/key.h"
 
@@ -204,17 +204,13 @@ static void *watch_thread(void *argument)
 /* The mutex is held. */
 static bool start(struct etcd_watches *watches)
 {
-    sigset_t all, before;
     if (watches->running)
         return true;
     if (!watches->multi)
         watches->multi = curl_multi_init();
     if (!watches->multi)
         return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watches->running = pthread_create(&watches->thread, NULL, watch_thread, watches) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    watches->running = worker_thread(&watches->thread, watch_thread, watches);
     return watches->running;
 }
 

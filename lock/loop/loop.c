@@ -15,10 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lock/lock.h"
 #include "lock/redis/server.h"
 #include "lock/redis/waiter.h"
-#include "lock/text.h"
 
 enum { EVENTS_MAX = 64 };
 
@@ -29,14 +27,19 @@ void loop_ring(struct seclock_loop *loop)
     eventfd_write(loop->inbox_fd, 1);
 }
 
+void loop_keep_result(struct operation *operation, enum seclock_result result)
+{
+    operation->result = result;
+    free(operation->error);
+    operation->error = result == SECLOCK_OK ? NULL : strdup(seclock_error());
+}
+
 static void on_job(struct job *job)
 {
     struct operation *operation =
         (struct operation *)(void *)((char *)job - offsetof(struct operation, job));
     struct seclock_loop *loop = operation->loop;
-    operation->result = operation->work(operation);
-    free(operation->error);
-    operation->error = operation->result == SECLOCK_OK ? NULL : strdup(seclock_error());
+    loop_keep_result(operation, operation->work(operation));
     pthread_mutex_lock(&loop->mutex);
     TAILQ_INSERT_TAIL(&loop->done, operation, in_done);
     loop_ring(loop);

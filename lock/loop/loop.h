@@ -84,6 +84,9 @@ struct seclock_loop {
 struct seclock_loop *loop_open(struct seclock_client *client, struct lock_core *core);
 void loop_close(struct seclock_loop *loop, void (*abandon)(struct operation *operation));
 
+/* Keeps a result, and the reason of a failure, which is the calling thread's. */
+void loop_keep_result(struct operation *operation, enum seclock_result result);
+
 /* Leaves `work` of an operation to a thread; when that is done the operation is in `done`. False:
  * there is no thread. */
 bool loop_job(struct operation *operation, enum seclock_result (*work)(struct operation *));

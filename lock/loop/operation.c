@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lock/lock.h"
 #include "lock/redis/waiter.h"
@@ -13,17 +12,10 @@ enum { WAIT_MS_UNSUBSCRIBED = 50 };
 
 /* ---- the end ---- */
 
-static void keep_error(struct operation *operation, enum seclock_result result)
-{
-    free(operation->error);
-    operation->error = result == SECLOCK_OK ? NULL : strdup(seclock_error());
-}
-
 static void end(struct operation *operation, enum seclock_result result)
 {
     assert(operation->phase == OPERATION_UNDER_WAY);
-    operation->result = result;
-    keep_error(operation, result);
+    loop_keep_result(operation, result);
     operation->phase = OPERATION_ENDED;
     TAILQ_INSERT_TAIL(&operation->loop->ended, operation, in_ended);
 }
@@ -202,10 +194,8 @@ static void advance(struct operation *operation)
         else
             away = step_leave(operation);
     }
-    if (!away) {
-        acquisition_tell(acquisition);
+    if (!away)
         end(operation, acquisition->result);
-    }
 }
 
 /* ---- renewal and release ---- */

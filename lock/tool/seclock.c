@@ -203,8 +203,7 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
     assert(settings->server_count > 0);
     if (settings->permits > 0)
         return SECLOCK_KIND_SEMAPHORE;
-    if (strncmp(settings->servers[0], "etcd:", 5) == 0 ||
-        strncmp(settings->servers[0], "etcds:", 6) == 0)
+    if (strncasecmp(settings->servers[0], "etcd", 4) == 0) /* or etcds */
         return SECLOCK_KIND_ETCD;
     if (settings->mode == SECLOCK_MODE_READ)
         return SECLOCK_KIND_READ_WRITE;

@@ -142,16 +142,35 @@ class RedisAlone:
         shutil.rmtree(self.server.directory)
 
 
-class ZooKeeper(Server):
+class OwnServer(Server):
+    """Context manager: a server of this test's own, in a folder of its own."""
+
+    def __init__(self):
+        super().__init__(server_folder())
+        self.client = self
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        shutil.rmtree(self.directory)
+
+
+class ZooKeeper(OwnServer):
     """Context manager: a ZooKeeper of this test's own, with further lines in its settings."""
 
     PROGRAM = Path("/usr/share/java/zookeeper.jar")  # names the other archives that it needs,
     LOG = "/usr/share/java/slf4j-simple.jar"  # but none that writes its log
 
     def __init__(self, *lines):
-        super().__init__(server_folder())
+        super().__init__()
         self.url = f"zookeeper://127.0.0.1:{self.port}"
-        self.client = self
         (self.directory / "zoo.cfg").write_text(
             "tickTime=500\nmaxSessionTimeout=60000\n"
             f"dataDir={self.directory}/data\nclientPort={self.port}\n"
@@ -172,20 +191,8 @@ class ZooKeeper(Server):
         except OSError:
             return False
 
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
 
-    def __exit__(self, *_):
-        self.close()
-        shutil.rmtree(self.directory)
-
-
-class Etcd(Server):
+class Etcd(OwnServer):
     """Context manager: an etcd of this test's own, or a member of a cluster, whose members are all
     given to each of them by join() before any starts."""
 
@@ -193,11 +200,11 @@ class Etcd(Server):
 
     def __init__(self, **options):
         """options are etcd's own, with _ for -."""
-        super().__init__(server_folder())
+        super().__init__()
         self.peer_port = free_port()
         self.options, self.scheme = options, "https" if "cert_file" in options else "http"
         self.url = f"etcd{'s' if self.scheme == 'https' else ''}://127.0.0.1:{self.port}"
-        self.client, self.name = self, f"etcd-{self.port}"
+        self.name = f"etcd-{self.port}"
         self.members = [self]
 
     def join(self, members):
@@ -232,15 +239,3 @@ class Etcd(Server):
                               env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True,
                               text=True, check=True)
         return done.stdout
-
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-        shutil.rmtree(self.directory)
