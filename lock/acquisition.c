@@ -13,6 +13,11 @@ enum {
     NS_PER_MS = 1000000,
 };
 
+static struct lock_counters *counters_of(const struct seclock_handle *handle)
+{
+    return &handle->core->counters[handle->driver->kind];
+}
+
 static void count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
@@ -67,7 +72,7 @@ static bool may_sleep(struct acquisition *a)
         a->retry_ms = doubled(a->retry_ms, RETRY_MS_MIN, RETRY_MS_MAX);
         a->sleep_ms = left_ms < a->retry_ms ? (int)left_ms : a->retry_ms;
     }
-    count(&handle->core->counters.waits);
+    count(&counters_of(handle)->waits);
     return true;
 }
 
@@ -137,7 +142,8 @@ void acquisition_begin(struct acquisition *a, struct seclock_handle *handle, int
 {
     assert(handle->state == SECLOCK_STATE_RELEASED && handle->waits == (wait_ms != 0));
     int64_t now_ns = handle->now_ns();
-    *a = (struct acquisition){.handle = handle, .wait_ms = wait_ms, .until_ns = INT64_MAX / 2};
+    *a = (struct acquisition){
+        .handle = handle, .wait_ms = wait_ms, .began_ns = now_ns, .until_ns = INT64_MAX / 2};
     if (wait_ms == SECLOCK_FOREVER)
         return;
     a->until_ns = now_ns + (int64_t)wait_ms * NS_PER_MS;
@@ -197,7 +203,8 @@ static bool accept(struct acquisition *a)
     /* A watchdog that has looked before did not renew it, and would look too late. */
     if (handle->renews && handle->now_ns() - a->sent_ns > (int64_t)handle->lease_ms * NS_PER_MS / 4)
         watchdog_poke(handle->watchdog, handle);
-    count(&handle->core->counters.acquired);
+    count(&counters_of(handle)->acquired);
+    counters_time(counters_of(handle)->acquire_us, handle->acquired_ns - a->began_ns);
     return true;
 }
 
@@ -220,7 +227,7 @@ void acquisition_answered(struct acquisition *a, enum seclock_result result)
     if (a->step == ACQUISITION_GIVE_BACK)
         result = given_back(handle, result);
     if (result == SECLOCK_BUSY)
-        count(&handle->core->counters.busy);
+        count(&counters_of(handle)->busy);
     if (result == SECLOCK_UNKNOWN && !handle->given_back) {
         handle->acquired_ns = a->sent_ns; /* if at all */
         handle->deadline_ns = a->sent_ns + (int64_t)handle->lease_ms * NS_PER_MS;

@@ -24,6 +24,7 @@ struct acquisition {
 
     /* Its own: */
     int wait_ms, lease_ms, pause_ms, retry_ms;
+    int64_t began_ns;
     int64_t until_ns;  /* when the caller gives up */
     int64_t sent_ns;   /* when the present try was sent */
     int64_t failed_ns; /* start of the servers' silence; 0: the last one answered */

@@ -20,6 +20,7 @@ enum {
     /* The sizes in release 1.0, up to the last fields then. */
     OPTIONS_SIZE_MIN = offsetof(struct seclock_options, now_ns) + sizeof(void *),
     STATS_SIZE_MIN = offsetof(struct seclock_stats, watched) + sizeof(uint64_t),
+    KIND_STATS_SIZE_MIN = sizeof(struct seclock_kind_stats),
     STATUS_SIZE_MIN = offsetof(struct seclock_status, fence) + sizeof(uint64_t),
 };
 
@@ -102,7 +103,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     core->users = 1;
     core->options = client->options;
     process_client_id(core->id);
-    core->watchdog = watchdog_open(core->options.now_ns, &core->counters);
+    core->watchdog = watchdog_open(&core->options, core->counters);
     if (!core->watchdog) {
         free(core);
         return NULL;
@@ -346,17 +347,42 @@ enum seclock_result seclock_client_stats(struct seclock_client *client,
     if (!core)
         return SECLOCK_FAILED;
     assert(core->generation == process_generation());
-    struct seclock_stats stats = {
-        .acquired = core->counters.acquired,
-        .busy = core->counters.busy,
-        .waits = core->counters.waits,
-        .renewals = core->counters.renewals,
-        .renew_errors = core->counters.renew_errors,
-        .lost = core->counters.lost,
-        .watched = watchdog_count(core->watchdog),
-    };
+    struct seclock_stats stats = {.watched = watchdog_count(core->watchdog)};
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++) {
+        stats.acquired += core->counters[i].acquired;
+        stats.busy += core->counters[i].busy;
+        stats.waits += core->counters[i].waits;
+        stats.renewals += core->counters[i].renewals;
+        stats.renew_errors += core->counters[i].renew_errors;
+        stats.lost += core->counters[i].lost;
+    }
     bool written = lock_sized_write(stats_out, sizeof stats, STATS_SIZE_MIN, &stats);
     return written ? SECLOCK_OK : SECLOCK_CONFIG;
+}
+
+enum seclock_result seclock_kind_stats(struct seclock_client *client, enum seclock_kind kind,
+                                       struct seclock_kind_stats *stats_out)
+{
+    const struct lock_core *core = client_core(client);
+    if (!core)
+        return SECLOCK_FAILED;
+    if ((unsigned)kind >= SECLOCK_KIND_COUNT)
+        return lock_fail(SECLOCK_CONFIG, "there is no such kind of lock");
+    const struct lock_counters *counters = &core->counters[kind];
+    struct seclock_kind_stats stats = {
+        .acquired = counters->acquired,
+        .busy = counters->busy,
+        .waits = counters->waits,
+        .renewals = counters->renewals,
+        .renew_errors = counters->renew_errors,
+        .lost = counters->lost,
+    };
+    for (int i = 0; i < SECLOCK_BUCKETS; i++) {
+        stats.acquire_us[i] = counters->acquire_us[i];
+        stats.hold_us[i] = counters->hold_us[i];
+    }
+    return lock_sized_write(stats_out, sizeof stats, KIND_STATS_SIZE_MIN, &stats) ? SECLOCK_OK
+                                                                                  : SECLOCK_CONFIG;
 }
 
 /* Numbers of owners and threads come from one counter, so that no owner equals a thread. */

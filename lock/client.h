@@ -15,7 +15,7 @@ struct lock_core {
     _Atomic(void *) drivers[SECLOCK_KIND_COUNT]; /* their state; NULL until first used */
     struct redis_server *redis;
     struct watchdog *watchdog;
-    struct lock_counters counters;
+    struct lock_counters counters[SECLOCK_KIND_COUNT];
     _Atomic uint64_t requests; /* numbered so far */
     atomic_int users;          /* the client and its handles: the last to go frees the core */
 };

@@ -15,7 +15,7 @@ bool handle_inherited(const struct seclock_handle *handle)
 
 bool handle_reports_loss(const struct seclock_handle *handle)
 {
-    return handle->on_lost || handle->lapses;
+    return handle->on_lost || handle->lapses || handle->logs;
 }
 
 bool handle_watched(const struct seclock_handle *handle)
@@ -44,6 +44,28 @@ enum seclock_state seclock_state(const struct seclock_handle *handle)
         if (atomic_compare_exchange_weak(&seen->state, &state, SECLOCK_STATE_LOST))
             return SECLOCK_STATE_LOST;
     return (enum seclock_state)state;
+}
+
+void handle_keep_loss(struct seclock_handle *handle, enum seclock_loss loss)
+{
+    int none = SECLOCK_LOSS_NONE;
+    atomic_compare_exchange_strong(&handle->why_lost, &none, (int)loss);
+}
+
+/* A hold that nobody has declared lost is so because its deadline has passed. */
+enum seclock_loss seclock_loss(const struct seclock_handle *handle)
+{
+    if (handle_inherited(handle) && handle->state != SECLOCK_STATE_RELEASED)
+        return SECLOCK_LOSS_PARENT;
+    enum seclock_state state = seclock_state(handle); /* first: the reason is kept before it */
+    int kept = handle->why_lost;
+    if (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
+        return SECLOCK_LOSS_NONE;
+    if (state == SECLOCK_STATE_RELEASED || kept != SECLOCK_LOSS_NONE)
+        return (enum seclock_loss)kept;
+    bool over = handle->hold_ms_max > 0 &&
+                handle->now_ns() - handle->acquired_ns >= (int64_t)handle->hold_ms_max * NS_PER_MS;
+    return !handle->renews || over ? SECLOCK_LOSS_ENDED : SECLOCK_LOSS_UNANSWERED;
 }
 
 int64_t seclock_remaining_ms(const struct seclock_handle *handle)
@@ -84,6 +106,8 @@ bool handle_extend(struct seclock_handle *handle, enum seclock_result result, in
     assert(handle->lease_ms > 0);
     int state = SECLOCK_STATE_UNKNOWN;
     assert(sent_ns <= now_ns);
+    if (result == SECLOCK_LOST)
+        handle_keep_loss(handle, SECLOCK_LOSS_FORGOTTEN); /* unless the driver knows better */
     if (result == SECLOCK_LOST || now_ns >= handle->deadline_ns)
         return false;
     if (result == SECLOCK_OK) {

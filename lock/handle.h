@@ -51,12 +51,14 @@ struct seclock_handle {
     /* The core's and the watchdog's: */
     _Atomic int state; /* enum seclock_state, before a look at the deadline */
     _Atomic int64_t deadline_ns;
+    _Atomic int why_lost; /* enum seclock_loss; see seclock_loss for NONE */
     int64_t acquired_ns;
     int hold_ms_max;
     int generation;           /* of the process that made the handle */
     enum seclock_kind family; /* the first kind that uses servers of the same scheme */
     bool renews;              /* by the watchdog */
     bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
+    bool logs;                /* its loss */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
     bool renewing, notifying; /* the watchdog uses the handle outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
@@ -69,11 +71,14 @@ struct seclock_handle {
 /* True when the handle belongs to a parent of this process. */
 bool handle_inherited(const struct seclock_handle *handle);
 
-/* True when the watchdog must act on a loss: call on_lost, or lock_driver.lapse. */
+/* True when the watchdog must act on a loss: call on_lost, lock_driver.lapse or the log. */
 bool handle_reports_loss(const struct seclock_handle *handle);
 
 /* True when the watchdog has the hold in its care, to renew it or to act on its loss. */
 bool handle_watched(const struct seclock_handle *handle);
+
+/* Keeps why the hold is lost, before it becomes so; the first reason stays. */
+void handle_keep_loss(struct seclock_handle *handle, enum seclock_loss loss);
 
 /* How long a holder may rely on a lease. The server's clock may run a little faster than ours, so
  * the holder forgoes 1 % and 2 ms of the lease. */

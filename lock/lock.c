@@ -62,6 +62,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->renews = (driver->features & LOCK_RENEWS) && !request->fixed_lease;
     handle->family = driver_family(driver->kind);
     handle->lapses = driver->lapse != NULL;
+    handle->logs = core->options.log && driver->release;
     handle->on_lost = request->on_lost;
     handle->context = request->context;
     return handle;
@@ -179,7 +180,7 @@ enum seclock_result lock_renewed(struct seclock_handle *handle, enum seclock_res
         watchdog_renewal_end(handle->watchdog, handle, result, sent_ns);
     if (kept && result != SECLOCK_LOST)
         return result;
-    watchdog_lost(handle);
+    watchdog_lost(handle, SECLOCK_LOSS_NONE);
     return lock_fail(SECLOCK_LOST, "the lease has ended, or the lock was broken");
 }
 
@@ -204,6 +205,11 @@ enum seclock_result lock_released(struct seclock_handle *handle, enum seclock_st
            result == SECLOCK_UNKNOWN);
     if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
         return result;
+    if (result == SECLOCK_LOST || before == SECLOCK_STATE_LOST)
+        handle_keep_loss(handle, before == SECLOCK_STATE_LOST ? seclock_loss(handle)
+                                                              : SECLOCK_LOSS_FORGOTTEN);
+    counters_time(handle->core->counters[handle->driver->kind].hold_us,
+                  handle->now_ns() - handle->acquired_ns);
     handle->state = SECLOCK_STATE_RELEASED;
     if (result == SECLOCK_OK && before == SECLOCK_STATE_LOST)
         result = SECLOCK_LOST; /* the deadline had passed here, unnoticed by the server */

@@ -23,7 +23,8 @@
  * keeps the former behaviour. A library older than its caller refuses (SECLOCK_CONFIG) a field that
  * it does not know, unless it is 0. All other structs keep their fields.
  *
- * The library never logs, reads no configuration and does not exit. */
+ * The library writes no log of its own (see seclock_options.log), reads no configuration and does
+ * not exit. */
 #ifndef LOCK_SECLOCK_H
 #define LOCK_SECLOCK_H
 
@@ -54,6 +55,7 @@ extern "C" {
 #define SECLOCK_REQUEST(...) SECLOCK_SIZED(seclock_request, __VA_ARGS__)
 #define SECLOCK_STATUS() SECLOCK_SIZED(seclock_status, )
 #define SECLOCK_STATS() SECLOCK_SIZED(seclock_stats, )
+#define SECLOCK_KIND_STATS() SECLOCK_SIZED(seclock_kind_stats, )
 #define SECLOCK_EVENT() SECLOCK_SIZED(seclock_event, )
 
 enum {
@@ -116,6 +118,20 @@ enum seclock_state {
     SECLOCK_STATE_LOST,     /* the lease expired or was broken */
 };
 
+/* Why a hold is SECLOCK_STATE_LOST, as far as this process knows. */
+#define SECLOCK_LOSSES(X)                                                                          \
+    X(NONE, "not lost")                                                                            \
+    X(UNANSWERED, "no renewal was answered before its lease ended")                                \
+    X(FORGOTTEN, "the server does not know it any more: broken, expired there, or the data gone")  \
+    X(TAKEN, "another holds the lock")                                                             \
+    X(SESSION, "its session or connection has ended")                                              \
+    X(ENDED, "its time was over: a fixed lease, or hold_ms_max")                                   \
+    X(PARENT, "it belongs to the parent of this process")
+
+#define SECLOCK_LOSS_ENUM(id, text) SECLOCK_LOSS_##id,
+enum seclock_loss { SECLOCK_LOSSES(SECLOCK_LOSS_ENUM) SECLOCK_LOSS_COUNT };
+#undef SECLOCK_LOSS_ENUM
+
 enum seclock_mode { SECLOCK_MODE_WRITE, SECLOCK_MODE_READ };
 
 struct seclock_client; /* the servers as one process sees them: connections, the watchdog */
@@ -139,6 +155,12 @@ struct seclock_options {
     int poll_ms;             /* a waiter tries at least this often, woken or not; 0: 1000 */
     int outage_ms;           /* a waiter goes on for so long while no server answers; 0: 1000 */
     int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_BOOTTIME */
+
+    /* Told what no call returns: a hold that was lost and why; the first renewal that fails after
+     * others were answered, with its reason; and the first that is answered again. From a thread of
+     * the library, which does nothing else meanwhile; `text` is valid during the call. NULL: none. */
+    void (*log)(void *context, const char *text);
+    void *log_context;
 };
 
 /* Makes a client, which connects when first used. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED (no
@@ -171,6 +193,23 @@ struct seclock_stats {
 /* SECLOCK_OK, SECLOCK_CONFIG (no size) or SECLOCK_FAILED (no memory, after a fork). */
 SECLOCK_API enum seclock_result seclock_client_stats(struct seclock_client *client,
                                                      struct seclock_stats *stats_out);
+
+/* The same of one kind, and how long its acquisitions and its holds took. */
+enum { SECLOCK_BUCKETS = 40 };
+
+struct seclock_kind_stats {
+    size_t size; /* see Versions above */
+    uint64_t acquired, busy, waits, renewals, renew_errors, lost;
+
+    /* Durations by powers of two: bucket 0 counts those below 1 us, bucket i those from 2^(i-1) us
+     * to below 2^i us. From the call to the acquisition, and from there to the release. */
+    uint64_t acquire_us[SECLOCK_BUCKETS], hold_us[SECLOCK_BUCKETS];
+};
+
+/* SECLOCK_OK, SECLOCK_CONFIG (no size, no such kind) or SECLOCK_FAILED (no memory, after a fork). */
+SECLOCK_API enum seclock_result seclock_kind_stats(struct seclock_client *client,
+                                                   enum seclock_kind kind,
+                                                   struct seclock_kind_stats *stats_out);
 
 /* ---- owners ---- */
 
@@ -235,6 +274,9 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 /* Questions to a handle, answered without the server. */
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
+
+/* Why the hold was lost, also after its release; SECLOCK_LOSS_NONE: it was not. */
+SECLOCK_API enum seclock_loss seclock_loss(const struct seclock_handle *handle);
 
 /* 0: the kind has no fence. Of a reader: the last writer's, on etcd its own, both smaller than that
  * of any later writer; of permits: their own number, which does not order them, as several are held
@@ -422,6 +464,8 @@ SECLOCK_API const char *seclock_error(void);
 
 SECLOCK_API const char *seclock_result_name(enum seclock_result result); /* e.g. "not owner" */
 SECLOCK_API const char *seclock_state_name(enum seclock_state state);
+SECLOCK_API const char *seclock_loss_name(
+    enum seclock_loss loss); /* e.g. "another holds the lock" */
 SECLOCK_API const char *seclock_kind_name(enum seclock_kind kind);
 SECLOCK_API bool seclock_kind_find(const char *name, enum seclock_kind *kind_out);
 

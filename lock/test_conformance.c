@@ -8,12 +8,13 @@
 enum {
     REENTRANT = 1,
     FENCED = 2,
-    LEASED = 4,      /* a lease is kept by the server to the millisecond */
-    ON_REDIS = 8,    /* one Redis server, scripts or not */
-    SCRIPTED = 16,   /* by scripts on Redis */
-    TOLD = 32,       /* waits by publish and subscribe */
-    FENCE_AGES = 64, /* its fence bears a server that went back in time */
-    LAPSES = 128,    /* the server would keep a hold longer than its lease */
+    LEASED = 4,        /* a lease is kept by the server to the millisecond */
+    ON_REDIS = 8,      /* one Redis server, scripts or not */
+    SCRIPTED = 16,     /* by scripts on Redis */
+    TOLD = 32,         /* waits by publish and subscribe */
+    FENCE_AGES = 64,   /* its fence bears a server that went back in time */
+    LAPSES = 128,      /* the server would keep a hold longer than its lease */
+    TELLS_TAKEN = 256, /* a renewal learns that another holds it */
 };
 
 struct subject {
@@ -23,14 +24,16 @@ struct subject {
 };
 
 static const struct subject subjects[] = {
-    {SECLOCK_KIND_SIMPLE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
-    {SECLOCK_KIND_REENTRANT, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES,
+    {SECLOCK_KIND_SIMPLE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES | TELLS_TAKEN,
      0},
-    {SECLOCK_KIND_TIMESTAMP, FENCED | LEASED | ON_REDIS | TOLD | FENCE_AGES, 0},
-    {SECLOCK_KIND_SPIN, FENCED | LEASED | ON_REDIS | SCRIPTED | FENCE_AGES, 0},
-    {SECLOCK_KIND_FAIR, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
-    {SECLOCK_KIND_READ_WRITE, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES,
-     0},
+    {SECLOCK_KIND_REENTRANT,
+     REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES | TELLS_TAKEN, 0},
+    {SECLOCK_KIND_TIMESTAMP, FENCED | LEASED | ON_REDIS | TOLD | FENCE_AGES | TELLS_TAKEN, 0},
+    {SECLOCK_KIND_SPIN, FENCED | LEASED | ON_REDIS | SCRIPTED | FENCE_AGES | TELLS_TAKEN, 0},
+    {SECLOCK_KIND_FAIR,
+     REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES | TELLS_TAKEN, 0},
+    {SECLOCK_KIND_READ_WRITE,
+     REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES | TELLS_TAKEN, 0},
     {SECLOCK_KIND_SEMAPHORE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
     {SECLOCK_KIND_PERMIT, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
     {SECLOCK_KIND_RED, LEASED | SCRIPTED, 0},
@@ -492,7 +495,9 @@ static void test_fixed_lease_ends(void **state)
     assert_in_range(now_ms() - began_ms, 290, 300 + POLL_MS + SLACK_MS);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* before the other could have it */
     wait_for(losses == 1);
+    assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_ENDED);
     assert_result(seclock_release(hold), SECLOCK_LOST);
+    assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_ENDED);
     seclock_free(&hold);
     give(&second);
     assert_int_equal(losses, 1);
@@ -542,6 +547,7 @@ static void test_hold_is_renewed_up_to_a_time(void **state)
     assert_in_range(now_ms() - began_ms, 1490, 2500 + POLL_MS + SLACK_MS);
     wait_for(losses == 1);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_ENDED);
     seclock_free(&hold);
     give(&second);
 }
@@ -552,8 +558,12 @@ static void test_loss_by_time_is_told_once(void **state)
     (void)state;
     struct seclock_handle *hold;
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_NONE);
     clock_ahead_ns = INT64_C(3600) * 1000000000;
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* at once, whoever asks */
+    assert_int_equal(seclock_loss(hold), subject->kind == SECLOCK_KIND_PERMIT
+                                             ? SECLOCK_LOSS_ENDED
+                                             : SECLOCK_LOSS_UNANSWERED);
     assert_int_equal(seclock_remaining_ms(hold), 0);
     seclock_poke(mine);
     wait_for(losses == 1);
@@ -608,6 +618,28 @@ static void test_break_is_told_once(void **state)
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
     assert_int_equal(losses, 1);
+}
+
+/* A renewal finds the lock free, or another's where the server tells. */
+static void test_reason_of_a_loss_is_told(void **state)
+{
+    (void)state;
+    bool taken = subject->is & TELLS_TAKEN;
+    struct seclock_handle *hold, *second = NULL;
+    for (int i = 0; i <= taken; i++) {
+        assert_result(take(mine, 0, &hold), SECLOCK_OK);
+        assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+        if (i == 1)
+            assert_result(take(other, 0, &second), SECLOCK_OK);
+        assert_result(seclock_renew(hold), SECLOCK_LOST);
+        assert_int_equal(seclock_loss(hold), i == 1 ? SECLOCK_LOSS_TAKEN
+                                             : subject->kind == SECLOCK_KIND_GET_LOCK
+                                                 ? SECLOCK_LOSS_SESSION
+                                                 : SECLOCK_LOSS_FORGOTTEN);
+        seclock_free(&hold);
+    }
+    if (second)
+        give(&second);
 }
 
 static void release_on_loss(struct seclock_handle *handle, void *context)
@@ -1102,6 +1134,7 @@ static const struct {
     CASE(test_loss_by_time_is_told_once),
     CASE(test_answer_after_the_lease_acquires_nothing),
     CASE(test_break_is_told_once),
+    CASE(test_reason_of_a_loss_is_told),
     CASE(test_loss_may_be_answered_by_a_release),
     CASE(test_no_release_of_a_lost_hold_says_ok),
     CASE(test_break_wakes_who_waits),

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "lock/driver.h"
+#include "lock/text.h"
 
 static struct seclock_client *client;
 static char name[32];
@@ -252,6 +253,102 @@ static void have_an_outage(const struct patient *patient)
 }
 
 /* Each of two is short, and between them the server has answered. */
+/* ---- what is counted and logged ---- */
+
+static uint64_t sum_of(const uint64_t buckets[SECLOCK_BUCKETS])
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < SECLOCK_BUCKETS; i++)
+        sum += buckets[i];
+    return sum;
+}
+
+static void test_durations_are_counted_by_kind(void **state)
+{
+    (void)state;
+    struct seclock_kind_stats stats = SECLOCK_KIND_STATS(), spins = SECLOCK_KIND_STATS();
+    struct seclock_request request = SECLOCK_REQUEST(.name = name);
+    struct seclock_handle *hold;
+    for (int i = 0; i < 10; i++) {
+        assert_result(seclock_acquire(client, &request, &hold), SECLOCK_OK);
+        clock_ahead_ns += 5000000; /* held for 5 ms and more, less than the lease */
+        assert_result(seclock_release(hold), SECLOCK_OK);
+        seclock_free(&hold);
+    }
+    assert_result(seclock_kind_stats(client, SECLOCK_KIND_SIMPLE, &stats), SECLOCK_OK);
+    assert_result(seclock_kind_stats(client, SECLOCK_KIND_SPIN, &spins), SECLOCK_OK);
+    assert_int_equal(stats.acquired, 10);
+    assert_int_equal(sum_of(stats.acquire_us), 10);
+    assert_int_equal(sum_of(stats.hold_us), 10);
+    for (int i = 0; i < 13; i++) /* below 4096 us */
+        assert_int_equal(stats.hold_us[i], 0);
+    assert_int_equal(spins.acquired + sum_of(spins.acquire_us), 0);
+    assert_result(seclock_kind_stats(client, SECLOCK_KIND_COUNT, &stats), SECLOCK_CONFIG);
+    stats.size = 0;
+    assert_result(seclock_kind_stats(client, SECLOCK_KIND_SIMPLE, &stats), SECLOCK_CONFIG);
+}
+
+static struct {
+    pthread_mutex_t mutex;
+    int count;
+    char texts[8][256];
+} logged = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void log_text(void *context, const char *text)
+{
+    assert_ptr_equal(context, &logged);
+    pthread_mutex_lock(&logged.mutex);
+    snprintf(logged.texts[logged.count++ % 8], 256, "%s", text);
+    pthread_mutex_unlock(&logged.mutex);
+}
+
+static int logged_count(void)
+{
+    pthread_mutex_lock(&logged.mutex);
+    int count = logged.count;
+    pthread_mutex_unlock(&logged.mutex);
+    return count;
+}
+
+static _Atomic bool renewals_fail;
+
+static void renew_or_fail(void *self, struct seclock_handle *const *handles, size_t count,
+                          enum seclock_result *results_out)
+{
+    if (!renewals_fail) {
+        real->renew(self, handles, count, results_out);
+        return;
+    }
+    lock_set_error("nobody answers");
+    for (size_t i = 0; i < count; i++)
+        results_out[i] = SECLOCK_FAILED;
+}
+
+static void test_failing_renewals_and_losses_are_logged(void **state)
+{
+    (void)state;
+    struct lock_driver failing;
+    struct seclock_client *whole = client;
+    client =
+        client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.log = log_text, .log_context = &logged));
+    renewals_fail = true;
+    struct seclock_handle *hold = take_slow(&failing, 6000);
+    failing.renew = renew_or_fail;
+    wait_for(logged_count() == 1);
+    wait_for(stats_of(client).renew_errors > 1); /* of which one is told */
+    renewals_fail = false;
+    wait_for(logged_count() == 2);
+    assert_string_equal(logged.texts[0], "renewals of simple locks fail: nobody answers");
+    assert_string_equal(logged.texts[1], "renewals of simple locks are answered again");
+    assert_result(seclock_break(whole, SECLOCK_KIND_SIMPLE, name), SECLOCK_OK);
+    wait_for(logged_count() == 3);
+    assert_non_null(strstr(logged.texts[2], "is lost: the server does not know it any more"));
+    assert_non_null(strstr(logged.texts[2], name));
+    seclock_free(&hold);
+    seclock_close(&client);
+    client = whole;
+}
+
 static void test_waiter_bears_a_second_outage(void **state)
 {
     (void)state;
@@ -488,6 +585,8 @@ int main(void)
         CASE(test_renewal_answered_after_the_lease_is_a_loss),
         CASE(test_watchdogs_renewal_answered_after_the_lease_is_a_loss),
         CASE(test_waiter_bears_a_second_outage),
+        CASE(test_durations_are_counted_by_kind),
+        CASE(test_failing_renewals_and_losses_are_logged),
         CASE(test_child_of_fork_keeps_no_connection),
         CASE(test_fork_while_servers_are_opened_ends),
         CASE(test_nothing_is_not_held),

@@ -63,6 +63,15 @@ const char *seclock_state_name(enum seclock_state state)
     return (unsigned)state < sizeof names / sizeof names[0] ? names[state] : "?";
 }
 
+#define LOSS_NAME(id, text) [SECLOCK_LOSS_##id] = text,
+static const char *const loss_names[] = {SECLOCK_LOSSES(LOSS_NAME)};
+#undef LOSS_NAME
+
+const char *seclock_loss_name(enum seclock_loss loss)
+{
+    return (unsigned)loss < SECLOCK_LOSS_COUNT ? loss_names[loss] : "?";
+}
+
 #define KIND_NAME(id, name, scheme, what) [SECLOCK_KIND_##id] = name,
 static const char *const kind_names[] = {SECLOCK_KINDS(KIND_NAME)};
 #undef KIND_NAME

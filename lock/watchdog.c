@@ -6,12 +6,14 @@
  * deadline. Each renewal moves that deadline but not the look, so the thread looks about once a
  * lease and then finds a later deadline.
  *
-  * why_threads_apart: a renewal may have to wait for a silent server and for its client library.
-  * That must delay neither another loss's notice nor renewals at other kinds of servers. */
+ * why_threads_apart: a renewal may have to wait for a silent server and for its client library.
+ * That must delay neither another loss's notice nor renewals at other kinds of servers. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -45,8 +47,32 @@ struct watchdog {
     pthread_cond_t settled; /* a batch is done, or an on_lost has returned */
     bool stopping;
     int64_t (*now_ns)(void);
-    struct lock_counters *counters;
+    void (*log)(void *context, const char *text); /* NULL: none */
+    void *log_context;
+    struct lock_counters *counters; /* by kind */
 };
+
+static struct lock_counters *counters_of(const struct watchdog *watchdog,
+                                         const struct seclock_handle *handle)
+{
+    return &watchdog->counters[handle->driver->kind];
+}
+
+/* The mutex is not held: the caller's function may ask the library anything. */
+static void tell(const struct watchdog *watchdog, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void tell(const struct watchdog *watchdog, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (!watchdog->log)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    watchdog->log(watchdog->log_context, text);
+}
 
 /* ---- when ---- */
 
@@ -91,7 +117,7 @@ static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
     handle->state = SECLOCK_STATE_LOST;
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     if (!handle_reports_loss(handle))
-        atomic_fetch_add(&watchdog->counters->lost, 1);
+        atomic_fetch_add(&counters_of(watchdog, handle)->lost, 1);
     else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->watches[LOSSES], &handle->loss, 0);
 }
@@ -113,9 +139,9 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
 {
     assert(handle->renewing);
     if (result == SECLOCK_OK)
-        atomic_fetch_add(&watchdog->counters->renewals, 1);
+        atomic_fetch_add(&counters_of(watchdog, handle)->renewals, 1);
     else if (result != SECLOCK_LOST)
-        atomic_fetch_add(&watchdog->counters->renew_errors, 1);
+        atomic_fetch_add(&counters_of(watchdog, handle)->renew_errors, 1);
     if (handle_extend(handle, result, sent_ns, watchdog->now_ns()))
         put_next(watchdog, handle, result, sent_ns);
     else
@@ -126,6 +152,23 @@ static int by_name(const void *a, const void *b)
 {
     const struct seclock_handle *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
+}
+
+/* Tells the log of the first renewal that fails, and of the first that is answered again. */
+static void tell_renewals(const struct watchdog *watchdog, const struct seclock_handle *handle,
+                          const enum seclock_result *results, size_t count)
+{
+    struct lock_counters *counters = counters_of(watchdog, handle);
+    const char *kind = seclock_kind_name(handle->driver->kind);
+    bool failing = false;
+    for (size_t i = 0; i < count; i++)
+        failing = failing || results[i] == SECLOCK_FAILED || results[i] == SECLOCK_UNKNOWN;
+    if (atomic_exchange(&counters->failing, failing) == failing)
+        return;
+    if (failing)
+        tell(watchdog, "renewals of %s locks fail: %s", kind, seclock_error());
+    else
+        tell(watchdog, "renewals of %s locks are answered again", kind);
 }
 
 /* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, so that no handle is freed
@@ -142,6 +185,7 @@ static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handl
     pthread_mutex_unlock(&watchdog->mutex);
     qsort(handles, count, sizeof handles[0], by_name);
     handles[0]->driver->renew(handles[0]->self, handles, count, results);
+    tell_renewals(watchdog, handles[0], results, count);
     pthread_mutex_lock(&watchdog->mutex);
     for (size_t i = 0; i < count; i++) {
         apply(watchdog, handles[i], results[i], sent_ns);
@@ -203,11 +247,14 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
     assert(handle_reports_loss(handle) && !handle->notifying);
     due_remove(&watchdog->watches[LOSSES].heap, &handle->loss);
     due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
-    atomic_fetch_add(&watchdog->counters->lost, 1);
+    atomic_fetch_add(&counters_of(watchdog, handle)->lost, 1);
     if (handle->leaving)
         return;
     handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
+    if (handle->logs)
+        tell(watchdog, "the %s lock %s is lost: %s", seclock_kind_name(handle->driver->kind),
+             handle->name, seclock_loss_name(seclock_loss(handle)));
     if (handle->lapses)
         handle->driver->lapse(handle->self, handle);
     if (handle->on_lost)
@@ -284,9 +331,10 @@ static bool start(struct watch *watch)
 
 /* ---- open and close ---- */
 
-struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
+struct watchdog *watchdog_open(const struct seclock_options *options,
+                               struct lock_counters *counters)
 {
-    assert(now_ns && counters);
+    assert(options->now_ns && counters);
     struct watchdog *watchdog = calloc(1, sizeof *watchdog);
     if (!watchdog)
         return NULL;
@@ -297,7 +345,9 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
         watchdog->watches[i].act = i == LOSSES ? notify_due : renew_due;
         clock_condition_init(&watchdog->watches[i].changed);
     }
-    watchdog->now_ns = now_ns;
+    watchdog->now_ns = options->now_ns;
+    watchdog->log = options->log;
+    watchdog->log_context = options->log_context;
     watchdog->counters = counters;
     return watchdog;
 }
@@ -413,10 +463,12 @@ void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
-void watchdog_lost(struct seclock_handle *handle)
+void watchdog_lost(struct seclock_handle *handle, enum seclock_loss loss)
 {
     assert(handle->watchdog);
     int state = handle->state;
+    if (loss != SECLOCK_LOSS_NONE && state != SECLOCK_STATE_RELEASED)
+        handle_keep_loss(handle, loss);
     while (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
         if (atomic_compare_exchange_weak(&handle->state, &state, SECLOCK_STATE_LOST))
             watchdog_poke(handle->watchdog, handle);

@@ -7,14 +7,26 @@
 
 struct watchdog;
 
-/* Counts of one client. */
+/* Counts of one client's holds of one kind. */
 struct lock_counters {
     _Atomic uint64_t acquired, busy, waits, renewals, renew_errors, lost;
+    _Atomic uint64_t acquire_us[SECLOCK_BUCKETS], hold_us[SECLOCK_BUCKETS];
+    _Atomic bool failing; /* the last renewal was not answered, and the log was told */
 };
 
-/* Makes a watchdog, which starts its threads with the first hold. `now_ns` is the client's clock;
- * the watchdog adds to `counters`. NULL: no memory. */
-struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters);
+/* Counts a duration in its bucket: see struct seclock_kind_stats. */
+static inline void counters_time(_Atomic uint64_t buckets[SECLOCK_BUCKETS], int64_t ns)
+{
+    uint64_t us = ns > 0 ? (uint64_t)ns / 1000 : 0;
+    int bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
+    atomic_fetch_add_explicit(&buckets[bucket < SECLOCK_BUCKETS ? bucket : SECLOCK_BUCKETS - 1], 1,
+                              memory_order_relaxed);
+}
+
+/* Makes a watchdog, which starts its threads with the first hold. It uses the clock and the log of
+ * the options, and adds to `counters`, one for each kind. NULL: no memory. */
+struct watchdog *watchdog_open(const struct seclock_options *options,
+                               struct lock_counters *counters);
 
 /* Ends the threads, after the renewals and the on_lost under way. Holds in its care are no longer
  * renewed; each may still be taken out. */
@@ -43,8 +55,9 @@ void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *hand
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle);
 
 /* For drivers that learn it by themselves, on any thread: the hold is lost (the watchdog then calls
- * on_lost), or in doubt for now. No effect after seclock_release. */
-void watchdog_lost(struct seclock_handle *handle);
+ * on_lost), or in doubt for now. SECLOCK_LOSS_NONE: the reason is known already, or its time was
+ * over. No effect after seclock_release. */
+void watchdog_lost(struct seclock_handle *handle, enum seclock_loss loss);
 void watchdog_doubt(struct seclock_handle *handle);
 
 size_t watchdog_count(struct watchdog *watchdog);

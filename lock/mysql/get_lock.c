@@ -347,6 +347,8 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
             handle_renewal_ms(&handles[i], 1, MYSQL_RENEWAL_MS_MIN, get_lock->pool->timeout_ms);
         struct holding *holding = handles[i]->driver_data;
         results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
+        if (results_out[i] == SECLOCK_LOST)
+            handle_keep_loss(handles[i], SECLOCK_LOSS_SESSION);
     }
 }
 

@@ -182,6 +182,8 @@ static enum seclock_result renew_answer(struct seclock_handle *handle,
     enum seclock_result result = redis_server_answer(call, SECLOCK_LOST);
     if (result == SECLOCK_OK && handle->fence == 0)
         handle->fence = (uint64_t)call->values[1];
+    if (result == SECLOCK_LOST && call->values[1] == 1)
+        handle_keep_loss(handle, SECLOCK_LOSS_TAKEN);
     return result;
 }
 

@@ -15,7 +15,7 @@ struct redis_step {
 
 struct redis_steps {
     struct redis_step acquire; /* answers {1, fence[, holds]}, {0, ms left} or a code of refusals */
-    struct redis_step renew;   /* answers {1[, fence]} or {0} */
+    struct redis_step renew;   /* answers {1[, fence]} or {0[, 1: it is another's]} */
     struct redis_step release; /* answers 1 or 0 */
     struct redis_step leave;   /* runs when a caller gives up its wait */
     bool reads;                /* acquire changes nothing: no answer leaves no doubt */

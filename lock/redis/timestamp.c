@@ -178,6 +178,8 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
 {
     struct seen seen;
     enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == SECLOCK_LOST && seen.left_ms > 0)
+        handle_keep_loss(handle, SECLOCK_LOSS_TAKEN);
     if (result != SECLOCK_OK)
         return result;
     if (handle->fence == 0)

@@ -450,7 +450,7 @@ static void queue_event(void *context, struct zk_session *session)
     LIST_FOREACH (i, &queue->holds, in_list)
         if (i->node->session == session) {
             if (over)
-                watchdog_lost(i->handle);
+                watchdog_lost(i->handle, SECLOCK_LOSS_SESSION);
             else
                 watchdog_doubt(i->handle);
         }
@@ -556,6 +556,8 @@ static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_h
     enum zk_result result = zk_request(node->session, ZK_READ, node->path, NULL, wait_ms, &read);
     if (result == ZK_OK)
         return read.mine && read.czxid == node->czxid ? SECLOCK_OK : SECLOCK_LOST;
+    if (result == ZK_OVER)
+        handle_keep_loss(handle, SECLOCK_LOSS_SESSION);
     if (result == ZK_NONE || result == ZK_OVER)
         return SECLOCK_LOST;
     return node_failure(node, result);
