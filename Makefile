@@ -109,14 +109,13 @@ WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-
                  -Wmissing-prototypes $(WERROR)
 
 packages      := libmicrohttpd hiredis jansson libssl libcrypto libcurl
-# Without its client library the queue lock is left out.
+# A kind of lock whose client library is not there is left out.
 zookeeper     := $(shell echo '\#include <zookeeper/zookeeper.h>' | $(CC) -E - >/dev/null 2>&1 && \
                    echo -lzookeeper_mt)
 mysql_flags    = $(shell { pkg-config --$(1) mysqlclient || pkg-config --$(1) libmariadb || \
                    mariadb_config --$(1) || mysql_config --$(1); } 2>/dev/null)
 system_cflags := $(patsubst -I%,-isystem%,$(call mysql_flags,cflags) \
                    $(shell pkg-config --cflags $(packages) 2>/dev/null))
-# The same without libcurl and jansson.
 etcd          := $(shell printf '\#include <curl/curl.h>\n\#include <jansson.h>\n' | \
                    $(CC) -E - >/dev/null 2>&1 && pkg-config --libs libcurl jansson 2>/dev/null)
 LIBS          := $(call mysql_flags,libs) $(shell pkg-config --libs $(packages) 2>/dev/null) $(zookeeper) -lm
@@ -210,7 +209,7 @@ lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
                $(addprefix sql/db/,db_client.c db_connection.c db_servers.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
-lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper) $(etcd)
+lock_libs    = $(shell pkg-config --libs hiredis libssl libcrypto) $(if $(etcd),$(shell pkg-config --libs jansson)) -ldl
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
 
 seclock: $(BUILD)/seclock $(BUILD)/libseclock.a $(BUILD)/libseclock.so
@@ -219,6 +218,23 @@ $(BUILD)/pic/%.o: %.c | $(headers)
 	$(call say,CC,$< for the library)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+
+# The client libraries of the other servers are not linked but loaded when they are first used: here
+# their names, as the linker would write them.
+file_of = $(shell readelf -d $$($(CC) -print-file-name=lib$(patsubst -l%,%,$(firstword $(filter -l%,$(1)))).so) | \
+            sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+loaded  = $(gen)/lock_loaded.h
+use     = -include $(loaded) -DLOADED_$(1)
+
+$(loaded): lock/loaded/symbols lock/loaded/symbols.awk
+	$(Q)mkdir -p $(@D)
+	$(Q)awk -f lock/loaded/symbols.awk lock/loaded/symbols mysql=$(call file_of,$(call mysql_flags,libs)) \
+	    zookeeper=$(call file_of,$(zookeeper)) etcd=$(call file_of,$(filter -lcurl,$(etcd))) >$@
+$(lock_object): $(loaded)
+$(BUILD)/pic/lock/%.o: CPPFLAGS += -DLOCK_LOADS
+$(BUILD)/pic/sql/%.o: CPPFLAGS += $(call use,mysql)
+$(BUILD)/pic/lock/zookeeper/%.o: CPPFLAGS += $(call use,zookeeper)
+$(BUILD)/pic/lock/etcd/%.o: CPPFLAGS += $(call use,etcd)
 
 # Outside only what seclock.h declares can be seen, in the static library as well.
 $(BUILD)/libseclock.a: $(lock_object)
@@ -278,6 +294,7 @@ $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limi
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(BUILD)/bench_loop: $(BUILD)/loadtest/bench_loop.o $(BUILD)/loadtest/bench_limit.o \
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a
+$(BUILD)/bench_lock $(BUILD)/bench_loop: lock_libs += $(LIBS) # the raw limits
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)

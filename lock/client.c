@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/url.h"
+#include "lock/loaded/loaded.h"
 #include "lock/process.h"
 #include "lock/redis/server.h"
 #include "lock/text.h"
@@ -192,7 +193,9 @@ enum seclock_result client_driver(struct seclock_client *client, enum seclock_ki
     enum seclock_result result = SECLOCK_OK;
     process_lock();
     *self_out = core->drivers[kind]; /* another thread may have opened the driver meanwhile */
-    if (!*self_out) {
+    if (!*self_out && !loaded_for(schemes[kind])) {
+        result = SECLOCK_UNSUPPORTED;
+    } else if (!*self_out) {
         result = (*driver_out)->open(core, server, self_out);
         assert((result == SECLOCK_OK) == (*self_out != NULL));
         core->drivers[kind] = *self_out;

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.processes import ROOT, wait_until
-from locks import BUILD, Driver
+from locks import BUILD, Driver, run_seclock
 
 PREFIX = "/opt/seclock"
 
@@ -110,6 +110,33 @@ def test_the_library_has_only_names_with_its_prefix(installed):
         names = re.findall(r"^[0-9a-f]+ [TDBRWVi] ([\w@]+)$", listed, flags=re.MULTILINE)
         assert names, listed
         assert [name for name in names if not name.startswith("seclock_")] == []
+
+
+CLIENT_LIBRARIES = {"mysql": ("table", "libmariadb.so.3"),
+                    "zookeeper": ("queue", "libzookeeper_mt.so.2"), "etcd": ("etcd", "libcurl.so.4")}
+
+
+def test_a_program_with_redis_alone_needs_no_other_client_library(installed):
+    needed = subprocess.run(["readelf", "-d", installed / "lib/libseclock.so"], check=True,
+                            text=True, stdout=subprocess.PIPE).stdout
+    assert "libhiredis" in needed
+    assert [name for _, name in CLIENT_LIBRARIES.values() if name in needed] == []
+
+
+@pytest.mark.parametrize("scheme", CLIENT_LIBRARIES)
+@pytest.mark.parametrize("what,told", (("text", "needs a library that is not installed: "),
+                                       ("empty", " is too old: it has no ")))
+def test_a_client_library_that_cannot_be_loaded_is_named(scheme, what, told, tmp_path):
+    """One in its place that is no library, and one that has none of its functions."""
+    kind, name = CLIENT_LIBRARIES[scheme]
+    if what == "text":
+        (tmp_path / name).write_text("not a library")
+    else:
+        subprocess.run(["gcc", "-shared", "-o", tmp_path / name, "-x", "c", os.devnull], check=True)
+    done = run_seclock("--kind", kind, "name", "--", "true", server=f"{scheme}://127.0.0.1/x",
+                       LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == os.EX_CONFIG
+    assert told in done.stderr and name in done.stderr
 
 
 def test_the_readme_says_which_kinds_are_reentrant(stack, request):
