@@ -34,6 +34,7 @@ struct seclock_handle {
     char request[SECLOCK_TOKEN_MAX]; /* this acquisition: unique; [0-9a-f-] only */
     enum seclock_mode mode;
     int permits, limit, cancel_fd;
+    uint64_t latch_generation; /* 0: any */
     _Atomic int lease_ms;
     _Atomic int64_t until_ns; /* last moment of its acquisition's requests; 0: not bounded */
     bool waits;               /* the caller will wait if the lock is busy: join the queue, if any */

@@ -54,6 +54,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->limit = request->limit;
     handle->lease_ms = request->lease_ms > 0 ? request->lease_ms : core->options.lease_ms;
     handle->cancel_fd = request->cancel_fd;
+    handle->latch_generation = request->generation;
     handle->waits = request->wait_ms != 0;
     handle->polls = !driver->wait;
     handle->busy_ms = -1;
@@ -136,6 +137,18 @@ enum seclock_result lock_request_read(struct seclock_request *known_out,
         return SECLOCK_CONFIG;
     if (known_out->kind == SECLOCK_KIND_LATCH)
         return lock_fail(SECLOCK_UNSUPPORTED, "a latch is not acquired: see seclock_latch_await");
+    return SECLOCK_OK;
+}
+
+enum seclock_result lock_latch_read(struct seclock_request *latch_out,
+                                    const struct seclock_request *given)
+{
+    struct seclock_request known;
+    if (!lock_sized_read(&known, sizeof known, LOCK_REQUEST_SIZE_MIN, given))
+        return SECLOCK_CONFIG;
+    *latch_out = SECLOCK_REQUEST(.name = known.name, .kind = SECLOCK_KIND_LATCH,
+                                 .generation = known.generation, .wait_ms = known.wait_ms,
+                                 .cancel_fd = known.cancel_fd, .context = known.context);
     return SECLOCK_OK;
 }
 

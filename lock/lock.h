@@ -9,6 +9,10 @@
 enum seclock_result lock_request_read(struct seclock_request *known_out,
                                       const struct seclock_request *given);
 
+/* Reads a request that waits for a latch: SECLOCK_OK or SECLOCK_CONFIG. */
+enum seclock_result lock_latch_read(struct seclock_request *latch_out,
+                                    const struct seclock_request *given);
+
 /* Checks a request and makes its handle, which has sent nothing yet. */
 enum seclock_result lock_prepare(struct seclock_client *client,
                                  const struct seclock_request *request,

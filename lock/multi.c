@@ -29,14 +29,15 @@ static int compare_steps(const void *left, const void *right)
     return order ? order : strcmp(a->server, b->server);
 }
 
-static enum seclock_result step_fill(const struct seclock_member *member, size_t index,
+static enum seclock_result step_fill(const struct seclock_multi *multi, size_t index,
                                      struct step *step_out)
 {
-    assert(index < SECLOCK_MULTI_MAX);
-    const struct lock_core *core = client_core(member->client);
+    assert(index < multi->count);
+    struct seclock_client *client = multi->clients ? multi->clients[index] : multi->client;
+    const struct lock_core *core = client_core(client);
     struct seclock_request *request = &step_out->request;
     const char *server = NULL;
-    if (!lock_sized_read(request, sizeof *request, LOCK_REQUEST_SIZE_MIN, member->request) ||
+    if (!lock_sized_read(request, sizeof *request, LOCK_REQUEST_SIZE_MIN, multi->requests[index]) ||
         lock_name_check(request->name) != SECLOCK_OK)
         return SECLOCK_CONFIG;
     if (core && (unsigned)request->kind < SECLOCK_KIND_COUNT)
@@ -44,7 +45,8 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
     if (!server)
         return lock_fail(SECLOCK_CONFIG, "no server for a member of the multi lock");
     request->size = sizeof *request;
-    step_out->client = member->client;
+    request->cancel_fd = multi->cancel_fd;
+    step_out->client = client;
     step_out->server = server;
     step_out->prefix = core->options.prefix;
     step_out->index = index;
@@ -52,12 +54,12 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
 }
 
 /* Refuses a lock that is named twice, because it would wait for itself in every order. */
-static enum seclock_result steps_fill(const struct seclock_member *members, size_t count,
-                                      struct step *steps_out)
+static enum seclock_result steps_fill(const struct seclock_multi *multi, struct step *steps_out)
 {
+    size_t count = multi->count;
     enum seclock_result result = SECLOCK_OK;
     for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
-        result = step_fill(&members[i], i, &steps_out[i]);
+        result = step_fill(multi, i, &steps_out[i]);
     if (result != SECLOCK_OK)
         return result;
     qsort(steps_out, count, sizeof *steps_out, compare_steps);
@@ -98,19 +100,23 @@ static enum seclock_result acquire_all(struct step *steps, size_t count, int wai
     return check_held(handles, count);
 }
 
-enum seclock_result seclock_multi_acquire(const struct seclock_member *members, size_t count,
-                                          int wait_ms, struct seclock_handle **handles_out)
+enum seclock_result seclock_multi_acquire(const struct seclock_multi *multi,
+                                          struct seclock_handle **handles_out)
 {
     UNCANCELLED;
-    memset(handles_out, 0, count * sizeof *handles_out);
+    struct seclock_multi known;
+    if (!lock_sized_read(&known, sizeof known, sizeof known, multi))
+        return SECLOCK_CONFIG;
+    size_t count = known.count;
     if (count == 0 || count > SECLOCK_MULTI_MAX)
         return lock_fail(SECLOCK_CONFIG, "1 to %d locks", SECLOCK_MULTI_MAX);
+    memset(handles_out, 0, count * sizeof *handles_out);
     struct step *steps = calloc(count, sizeof *steps);
     if (!steps)
         return lock_fail(SECLOCK_FAILED, "out of memory");
-    enum seclock_result result = steps_fill(members, count, steps);
+    enum seclock_result result = steps_fill(&known, steps);
     if (result == SECLOCK_OK) {
-        result = acquire_all(steps, count, wait_ms, handles_out);
+        result = acquire_all(steps, count, known.wait_ms, handles_out);
         if (result != SECLOCK_OK) {
             seclock_multi_release(handles_out, count);
             seclock_multi_free(handles_out, count);

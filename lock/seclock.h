@@ -53,6 +53,7 @@ extern "C" {
 #endif
 #define SECLOCK_OPTIONS(...) SECLOCK_SIZED(seclock_options, __VA_ARGS__)
 #define SECLOCK_REQUEST(...) SECLOCK_SIZED(seclock_request, __VA_ARGS__)
+#define SECLOCK_MULTI(...) SECLOCK_SIZED(seclock_multi, __VA_ARGS__)
 #define SECLOCK_STATUS() SECLOCK_SIZED(seclock_status, )
 #define SECLOCK_STATS() SECLOCK_SIZED(seclock_stats, )
 #define SECLOCK_KIND_STATS() SECLOCK_SIZED(seclock_kind_stats, )
@@ -158,7 +159,7 @@ struct seclock_options {
 
     /* Told what no call returns: a hold that was lost and why; the first renewal that fails after
      * others were answered, with its reason; and the first that is answered again. From a thread of
-     * the library, which does nothing else meanwhile; `text` is valid during the call. NULL: none. */
+     * the library, which waits for it; `text` is valid during the call. NULL: none. */
     void (*log)(void *context, const char *text);
     void *log_context;
 };
@@ -206,7 +207,8 @@ struct seclock_kind_stats {
     uint64_t acquire_us[SECLOCK_BUCKETS], hold_us[SECLOCK_BUCKETS];
 };
 
-/* SECLOCK_OK, SECLOCK_CONFIG (no size, no such kind) or SECLOCK_FAILED (no memory, after a fork). */
+/* SECLOCK_OK, SECLOCK_CONFIG (no size or no such kind) or SECLOCK_FAILED (no memory, after a
+ * fork). */
 SECLOCK_API enum seclock_result seclock_kind_stats(struct seclock_client *client,
                                                    enum seclock_kind kind,
                                                    struct seclock_kind_stats *stats_out);
@@ -243,6 +245,8 @@ struct seclock_request {
      * not running and will not be called. */
     void (*on_lost)(struct seclock_handle *handle, void *context);
     void *context;
+
+    uint64_t generation; /* of a latch: seclock_latch_set's; 0: whatever it is set to */
 };
 
 /* Acquires as the request says (copied, but for `owner`). SECLOCK_OK: *handle_out has the hold.
@@ -345,8 +349,9 @@ SECLOCK_API enum seclock_result seclock_loop_acquire(struct seclock_loop *loop,
                                                      const struct seclock_request *request,
                                                      struct seclock_handle **handle_out);
 
-/* Begins to wait for a latch, as the request's name, wait_ms and context say; the rest of it is not
- * used. As seclock_loop_acquire; the handle is only for seclock_loop_cancel and seclock_free. */
+/* Begins to wait for a latch, as the request's name, generation, wait_ms and context say; the rest
+ * of it is not used. As seclock_loop_acquire; the handle is only for seclock_loop_cancel and
+ * seclock_free. */
 SECLOCK_API enum seclock_result seclock_loop_await(struct seclock_loop *loop,
                                                    const struct seclock_request *request,
                                                    struct seclock_handle **handle_out);
@@ -364,17 +369,22 @@ SECLOCK_API void seclock_loop_cancel(struct seclock_loop *loop, struct seclock_h
 
 /* ---- several locks at once ---- */
 
-struct seclock_member {
+struct seclock_multi {
+    size_t size;                                   /* see Versions above */
+    size_t count;                                  /* of the locks, 1 .. SECLOCK_MULTI_MAX */
+    const struct seclock_request *const *requests; /* whose wait_ms and cancel_fd are not used */
     struct seclock_client *client;
-    const struct seclock_request *request; /* its wait_ms is not used */
+    struct seclock_client *const *clients; /* one for each request; NULL: `client` for all */
+    int wait_ms;                           /* for all locks together; 0: one try of each */
+    int cancel_fd;                         /* the wait ends when this becomes readable; 0: none */
 };
 
-/* Acquires all members or none, of any kinds, in one global order (kind, name, server); a lock
- * named twice is SECLOCK_CONFIG. Holds acquired first are renewed while the call waits for the
- * others. The handles come in the order of the members; unless SECLOCK_OK, nothing stays held and
- * all handles are NULL. */
-SECLOCK_API enum seclock_result seclock_multi_acquire(const struct seclock_member *members,
-                                                      size_t count, int wait_ms,
+/* Acquires all locks or none, of any kinds, in one global order (kind, name, server); a lock named
+ * twice is SECLOCK_CONFIG. Holds acquired first are renewed while the call waits for the others;
+ * SECLOCK_LOST: one of them was lost meanwhile. The other results are as of seclock_acquire. The
+ * handles come in the order of the requests; unless SECLOCK_OK, nothing stays held and all handles
+ * are NULL. After SECLOCK_UNKNOWN, one of the locks may stay until its lease ends. */
+SECLOCK_API enum seclock_result seclock_multi_acquire(const struct seclock_multi *multi,
                                                       struct seclock_handle **handles_out);
 
 /* Releases every hold, going on after errors. Returns the first result that is not SECLOCK_OK. */
@@ -434,23 +444,29 @@ SECLOCK_API enum seclock_result seclock_permit_extend(struct seclock_client *cli
 /* ---- count-down latches ---- */
 
 /* Sets a latch to `count` >= 1 for `ttl_ms` (0: one day). SECLOCK_OK; SECLOCK_BUSY: the latch is
- * set already and not open yet. */
+ * set already and not open yet. Each setting is a generation, with a number of its own, so that a
+ * latch can be used round after round: who names the generation neither counts down nor awaits
+ * another one. `generation_out` may be NULL. */
 SECLOCK_API enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
-                                                  int64_t count, int ttl_ms);
+                                                  int64_t count, int ttl_ms,
+                                                  uint64_t *generation_out);
 
-/* Counts down by one; `left_out` may be NULL. A repeat with the same `request` (1 ..
- * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once until the latch is set again; NULL:
- * a new id for this call. SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was
- * never set, or is forgotten. */
+/* Counts down by one, if the latch is still of this generation (0: of any); `left_out` may be NULL.
+ * A repeat with the same `request` (1 .. SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts
+ * once until the latch is set again; NULL: a new id for this call. SECLOCK_OK, also when the latch
+ * is open already; SECLOCK_CONFIG: it was never set, or is forgotten; SECLOCK_LOST: the generation
+ * ended before it was open (broken or forgotten), and the latch has been set again. */
 SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *client,
-                                                         const char *name, const char *request,
-                                                         int64_t *left_out);
+                                                         const char *name, uint64_t generation,
+                                                         const char *request, int64_t *left_out);
 
-/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered
- * for outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count gives
- * the count that is left. */
-SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
-                                                    int wait_ms);
+/* Waits until the latch is open, as the request's name, generation, wait_ms and cancel_fd say; the
+ * rest of it is not used. SECLOCK_OK, also when the generation was open and the latch has been set
+ * once more since; SECLOCK_TIMEOUT, SECLOCK_CANCELLED; SECLOCK_FAILED: no server answered for
+ * outage_ms; SECLOCK_CONFIG and SECLOCK_LOST as above. seclock_latch_count gives the count that is
+ * left. */
+SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client,
+                                                    const struct seclock_request *request);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
                                                     int64_t *left_out);
 

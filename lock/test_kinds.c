@@ -541,34 +541,41 @@ static void test_permit_is_given_back_by_id(void **state)
 
 /* ---- latches ---- */
 
+static enum seclock_result latch_await(struct seclock_client *client, uint64_t generation,
+                                       int wait_ms)
+{
+    return seclock_latch_await(
+        client, &SECLOCK_REQUEST(.name = name, .generation = generation, .wait_ms = wait_ms));
+}
+
 static void test_latch_counts_a_request_once(void **state)
 {
     (void)state;
     int64_t left = -1;
     struct seclock_status status = SECLOCK_STATUS();
     assert_result(seclock_latch_count(mine, name, &left), SECLOCK_CONFIG);
-    assert_result(seclock_latch_count_down(mine, name, "a", &left), SECLOCK_CONFIG);
-    assert_result(seclock_latch_await(mine, name, 0), SECLOCK_CONFIG);
-    assert_result(seclock_latch_set(mine, name, 0, 0), SECLOCK_CONFIG);
-    assert_result(seclock_latch_set(mine, name, 3, 0), SECLOCK_OK);
-    assert_result(seclock_latch_set(other, name, 9, 0), SECLOCK_BUSY);
+    assert_result(seclock_latch_count_down(mine, name, 0, "a", &left), SECLOCK_CONFIG);
+    assert_result(latch_await(mine, 0, 0), SECLOCK_CONFIG);
+    assert_result(seclock_latch_set(mine, name, 0, 0, NULL), SECLOCK_CONFIG);
+    assert_result(seclock_latch_set(mine, name, 3, 0, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_set(other, name, 9, 0, NULL), SECLOCK_BUSY);
     for (int i = 0; i < 3; i++) {
-        assert_result(seclock_latch_count_down(i % 2 ? mine : other, name, "order 7", &left),
+        assert_result(seclock_latch_count_down(i % 2 ? mine : other, name, 0, "order 7", &left),
                       SECLOCK_OK);
         assert_int_equal(left, 2);
     }
-    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, 0, NULL, NULL), SECLOCK_OK);
     assert_result(seclock_status(other, SECLOCK_KIND_LATCH, name, &status), SECLOCK_OK);
     assert_true(status.held);
     assert_int_equal(status.count, 1);
-    assert_result(seclock_latch_await(mine, name, 100), SECLOCK_TIMEOUT);
-    assert_result(seclock_latch_count_down(mine, name, NULL, &left), SECLOCK_OK);
+    assert_result(latch_await(mine, 0, 100), SECLOCK_TIMEOUT);
+    assert_result(seclock_latch_count_down(mine, name, 0, NULL, &left), SECLOCK_OK);
     assert_int_equal(left, 0);
-    assert_result(seclock_latch_await(mine, name, 0), SECLOCK_OK);
-    assert_result(seclock_latch_count_down(mine, name, "late", &left), SECLOCK_OK);
+    assert_result(latch_await(mine, 0, 0), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, 0, "late", &left), SECLOCK_OK);
     assert_int_equal(left, 0);
-    assert_result(seclock_latch_set(mine, name, 1, 0), SECLOCK_OK); /* again */
-    assert_result(seclock_latch_count_down(mine, name, "order 7", &left), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 1, 0, NULL), SECLOCK_OK); /* again */
+    assert_result(seclock_latch_count_down(mine, name, 0, "order 7", &left), SECLOCK_OK);
     assert_int_equal(left, 0);
 }
 
@@ -579,10 +586,56 @@ static void test_latch_knows_its_requests_as_long_as_it_lives(void **state)
     char latch[sizeof servers.prefix + sizeof name + 16], counted[sizeof latch + 16];
     snprintf(latch, sizeof latch, "%s{%s}:latch", servers.prefix, name);
     snprintf(counted, sizeof counted, "%s:counted", latch);
-    assert_result(seclock_latch_set(mine, name, 3, 0), SECLOCK_OK);
-    assert_result(seclock_latch_count_down(mine, name, "order 7", NULL), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 3, 0, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, 0, "order 7", NULL), SECLOCK_OK);
     int64_t known_ms = redis_number("PTTL", counted, NULL, NULL);
     assert_true(known_ms > 0 && known_ms >= redis_number("PTTL", latch, NULL, NULL) - 1);
+}
+
+/* Round after round: who is late in one must not count down the next, nor wait for it. */
+static void test_latch_has_generations(void **state)
+{
+    (void)state;
+    int64_t left = -1;
+    uint64_t first = 0, second = 0, third = 0;
+    assert_result(seclock_latch_set(mine, name, 1, 0, &first), SECLOCK_OK);
+    assert_true(first > 0);
+    assert_result(latch_await(other, first, 0), SECLOCK_TIMEOUT);
+    assert_result(seclock_latch_count_down(mine, name, first, "a", &left), SECLOCK_OK);
+    assert_result(latch_await(other, first, 0), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, first, "b", &left), SECLOCK_OK);
+    assert_int_equal(left, 0);
+
+    assert_result(seclock_latch_set(mine, name, 1, 0, &second), SECLOCK_OK);
+    assert_true(second != first);
+    assert_result(latch_await(other, first, 0), SECLOCK_OK); /* it was open */
+    assert_result(seclock_latch_count_down(mine, name, first, "late", &left), SECLOCK_OK);
+    assert_result(seclock_latch_count(mine, name, &left), SECLOCK_OK);
+    assert_int_equal(left, 1);
+    assert_result(latch_await(other, second, 0), SECLOCK_TIMEOUT);
+
+    assert_result(seclock_break(mine, SECLOCK_KIND_LATCH, name), SECLOCK_OK);
+    assert_result(latch_await(other, second, 0), SECLOCK_CONFIG);
+    assert_result(seclock_latch_set(mine, name, 1, 0, &third), SECLOCK_OK);
+    assert_result(latch_await(other, second, 0), SECLOCK_LOST); /* it never was */
+    assert_result(seclock_latch_count_down(mine, name, second, "late", NULL), SECLOCK_LOST);
+    assert_result(seclock_latch_count_down(mine, name, third, "a", &left), SECLOCK_OK);
+    assert_result(latch_await(other, third, 0), SECLOCK_OK);
+}
+
+static void test_wait_for_a_latch_is_cancelled(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_result(seclock_latch_set(mine, name, 1, 0, NULL), SECLOCK_OK);
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .wait_ms = SECLOCK_FOREVER, .cancel_fd = fds[0]);
+    if (!IN_LOOP) /* see seclock_loop_cancel */
+        assert_result(seclock_latch_await(mine, &request), SECLOCK_CANCELLED);
+    close(fds[0]);
+    close(fds[1]);
 }
 
 struct latch_wait {
@@ -613,7 +666,7 @@ static void test_who_waits_no_more_hears_no_more(void **state)
 static void *latch_thread(void *argument)
 {
     struct latch_wait *wait = argument;
-    wait->result = seclock_latch_await(other, name, SECLOCK_FOREVER);
+    wait->result = latch_await(other, 0, SECLOCK_FOREVER);
     wait->ended_ms = now_ms();
     return NULL;
 }
@@ -654,15 +707,15 @@ static void test_full_redis_keeps_readers_permits_and_latches(void **state)
         assert_result(rw_take(owners[i], SECLOCK_MODE_READ, &readers[i]), SECLOCK_OK);
     for (int i = 0; i < 2; i++)
         assert_result(permit_take(permit_kinds[i], 2, 3, &permits[i]), SECLOCK_OK);
-    assert_result(seclock_latch_set(mine, name, 2, 0), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 2, 0, NULL), SECLOCK_OK);
     redis_fill_up(true);
     enum seclock_result results[] = {
         seclock_renew(readers[0]),
         seclock_renew(permits[0]),
         seclock_permit_extend(mine, name, seclock_token(permits[1]), LEASE_MS),
-        seclock_latch_count_down(mine, name, "a", &left),
-        seclock_latch_count_down(mine, name, NULL, &left),
-        seclock_latch_set(mine, name, 1, 0),
+        seclock_latch_count_down(mine, name, 0, "a", &left),
+        seclock_latch_count_down(mine, name, 0, NULL, &left),
+        seclock_latch_set(mine, name, 1, 0, NULL),
         seclock_release(readers[0]),
         seclock_release(readers[1]),
         seclock_release(permits[0]),
@@ -683,14 +736,14 @@ static void test_latch_wakes_all_who_wait(void **state)
 {
     (void)state;
     struct latch_wait waits[5];
-    assert_result(seclock_latch_set(mine, name, 2, 0), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 2, 0, NULL), SECLOCK_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(pthread_create(&waits[i].thread, NULL, latch_thread, &waits[i]), 0);
     sleep_ms(100);
-    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, 0, NULL, NULL), SECLOCK_OK);
     sleep_ms(100);
     int64_t opened_ms = now_ms();
-    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, 0, NULL, NULL), SECLOCK_OK);
     for (int i = 0; i < 5; i++) {
         pthread_join(waits[i].thread, NULL);
         assert_int_equal(waits[i].result, SECLOCK_OK);
@@ -704,7 +757,7 @@ static void test_latch_is_forgotten(void **state)
     int64_t left;
     struct seclock_handle *hold;
     struct seclock_request request = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_LATCH);
-    assert_result(seclock_latch_set(mine, name, 1, 50), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 1, 50, NULL), SECLOCK_OK);
     sleep_ms(80);
     assert_result(seclock_latch_count(mine, name, &left), SECLOCK_CONFIG);
     assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_UNSUPPORTED);
@@ -759,8 +812,9 @@ enum { MEMBERS = 4 };
 static const enum seclock_kind member_kinds[MEMBERS] = {SECLOCK_KIND_TABLE, SECLOCK_KIND_SIMPLE,
                                                         SECLOCK_KIND_FAIR, SECLOCK_KIND_GET_LOCK};
 
-static void members_fill(struct seclock_member members[MEMBERS], struct seclock_client *client,
-                         bool backwards)
+/* Fills the calling thread's requests. */
+static struct seclock_multi members_fill(const struct seclock_request *members[MEMBERS],
+                                         struct seclock_client *client, bool backwards)
 {
     static _Thread_local char names[MEMBERS][SECLOCK_NAME_MAX];
     static _Thread_local struct seclock_request requests[MEMBERS];
@@ -768,38 +822,47 @@ static void members_fill(struct seclock_member members[MEMBERS], struct seclock_
         int at = backwards ? MEMBERS - 1 - i : i;
         snprintf(names[at], SECLOCK_NAME_MAX, "%s-%d", name, at);
         requests[at] = SECLOCK_REQUEST(.name = names[at], .kind = member_kinds[at]);
-        members[i] = (struct seclock_member){.client = client, .request = &requests[at]};
+        members[i] = &requests[at];
     }
+    return SECLOCK_MULTI(.client = client, .requests = members, .count = MEMBERS);
+}
+
+static enum seclock_result multi_acquire(struct seclock_multi multi, int wait_ms,
+                                         struct seclock_handle **handles_out)
+{
+    multi.wait_ms = wait_ms;
+    return seclock_multi_acquire(&multi, handles_out);
 }
 
 static void test_all_or_nothing(void **state)
 {
     (void)state;
-    struct seclock_member members[MEMBERS];
+    const struct seclock_request *members[MEMBERS];
     struct seclock_handle *holds[MEMBERS], *one, *none[MEMBERS];
-    members_fill(members, mine, false);
+    struct seclock_multi multi = members_fill(members, mine, false);
     for (int i = 0; i < MEMBERS; i++) {
-        assert_result(seclock_acquire(other, members[i].request, &one), SECLOCK_OK);
-        assert_result(seclock_multi_acquire(members, MEMBERS, 0, holds), SECLOCK_BUSY);
-        assert_result(seclock_multi_acquire(members, MEMBERS, 100, holds), SECLOCK_TIMEOUT);
+        assert_result(seclock_acquire(other, members[i], &one), SECLOCK_OK);
+        assert_result(multi_acquire(multi, 0, holds), SECLOCK_BUSY);
+        assert_result(multi_acquire(multi, 100, holds), SECLOCK_TIMEOUT);
         for (int j = 0; j < MEMBERS; j++)
             assert_null(holds[j]);
         give(&one);
     }
-    assert_result(seclock_multi_acquire(members, MEMBERS, 0, holds), SECLOCK_OK);
+    assert_result(multi_acquire(multi, 0, holds), SECLOCK_OK);
     for (int i = 0; i < MEMBERS; i++) {
-        assert_string_equal(seclock_name(holds[i]), members[i].request->name);
+        assert_string_equal(seclock_name(holds[i]), members[i]->name);
         assert_int_equal(seclock_state(holds[i]), SECLOCK_STATE_HELD);
-        assert_result(seclock_acquire(other, members[i].request, &one), SECLOCK_BUSY);
+        assert_result(seclock_acquire(other, members[i], &one), SECLOCK_BUSY);
     }
     assert_result(seclock_multi_release(holds, MEMBERS), SECLOCK_OK);
     seclock_multi_free(holds, MEMBERS);
-    members[1].request = members[0].request;
-    assert_result(seclock_multi_acquire(members, MEMBERS, 0, none), SECLOCK_CONFIG);
+    members[1] = members[0];
+    assert_result(multi_acquire(multi, 0, none), SECLOCK_CONFIG);
 }
 
 struct pair_wait {
-    struct seclock_member members[2];
+    struct seclock_client *client;
+    const struct seclock_request *members[2];
     struct seclock_handle *holds[2];
     enum seclock_result result;
 };
@@ -807,7 +870,10 @@ struct pair_wait {
 static void *pair_thread(void *argument)
 {
     struct pair_wait *pair = argument;
-    pair->result = seclock_multi_acquire(pair->members, 2, SECLOCK_FOREVER, pair->holds);
+    pair->result =
+        seclock_multi_acquire(&SECLOCK_MULTI(.client = pair->client, .requests = pair->members,
+                                             .count = 2, .wait_ms = SECLOCK_FOREVER),
+                              pair->holds);
     return NULL;
 }
 
@@ -823,8 +889,8 @@ static void test_member_that_is_lost_during_the_wait_fails_all(void **state)
     struct seclock_request first = SECLOCK_REQUEST(.name = "first");
     struct seclock_request second = SECLOCK_REQUEST(.name = "second");
     for (int i = 0; i < 2; i++) {
-        struct pair_wait pair = {
-            .members = {{moved, i == 0 ? &first : &second}, {moved, i == 0 ? &second : &first}}};
+        struct pair_wait pair = {.client = moved,
+                                 .members = {i == 0 ? &first : &second, i == 0 ? &second : &first}};
         uint64_t waits = stats_of(moved).waits;
         assert_result(seclock_acquire(other, &second, &hold), SECLOCK_OK);
         assert_int_equal(pthread_create(&thread, NULL, pair_thread, &pair), 0);
@@ -835,7 +901,7 @@ static void test_member_that_is_lost_during_the_wait_fails_all(void **state)
         assert_result(pair.result, SECLOCK_LOST);
         for (int j = 0; j < 2; j++) {
             assert_null(pair.holds[j]);
-            assert_result(seclock_acquire(other, pair.members[j].request, &hold), SECLOCK_OK);
+            assert_result(seclock_acquire(other, pair.members[j], &hold), SECLOCK_OK);
             give(&hold);
         }
     }
@@ -856,18 +922,39 @@ static void test_order_is_not_that_of_the_urls(void **state)
     strcpy(url + 5, servers.redis + 5); /* comes before redis:// */
     assert_result(seclock_open(&options, &same), SECLOCK_OK);
     assert_result(seclock_acquire(other, &a, &hold), SECLOCK_OK);
-    struct seclock_member members[2] = {{mine, &a}, {same, &b}};
-    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_BUSY);
+    struct seclock_client *clients[] = {mine, same};
+    const struct seclock_request *requests[] = {&a, &b};
+    struct seclock_multi multi =
+        SECLOCK_MULTI(.clients = clients, .requests = requests, .count = 2);
+    assert_result(seclock_multi_acquire(&multi, holds), SECLOCK_BUSY);
     assert_int_equal(stats_of(same).acquired, 0); /* it came to `a` first */
-    members[0].client = same;
-    members[1].client = mine;
-    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_BUSY);
+    clients[0] = same;
+    clients[1] = mine;
+    assert_result(seclock_multi_acquire(&multi, holds), SECLOCK_BUSY);
     assert_int_equal(stats_of(mine).acquired, 0);
     give(&hold);
-    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_OK);
+    assert_result(seclock_multi_acquire(&multi, holds), SECLOCK_OK);
     assert_result(seclock_multi_release(holds, 2), SECLOCK_OK);
     seclock_multi_free(holds, 2);
     seclock_close(&same);
+}
+
+static void test_wait_for_several_is_cancelled(void **state)
+{
+    (void)state;
+    int fds[2];
+    struct seclock_handle *hold, *holds[1];
+    struct seclock_request request = SECLOCK_REQUEST(.name = name);
+    const struct seclock_request *requests[] = {&request};
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_result(seclock_acquire(other, &request, &hold), SECLOCK_OK);
+    struct seclock_multi multi = SECLOCK_MULTI(.client = mine, .requests = requests, .count = 1,
+                                               .wait_ms = SECLOCK_FOREVER, .cancel_fd = fds[0]);
+    assert_result(seclock_multi_acquire(&multi, holds), SECLOCK_CANCELLED);
+    give(&hold);
+    close(fds[0]);
+    close(fds[1]);
 }
 
 struct group {
@@ -880,11 +967,11 @@ struct group {
 static void *group_thread(void *argument)
 {
     struct group *group = argument;
-    struct seclock_member members[MEMBERS];
+    const struct seclock_request *members[MEMBERS];
     struct seclock_handle *holds[MEMBERS];
-    members_fill(members, group->client, group->backwards);
+    struct seclock_multi multi = members_fill(members, group->client, group->backwards);
     for (int i = 0; i < 10; i++) {
-        if (seclock_multi_acquire(members, MEMBERS, PATIENCE_MS, holds) != SECLOCK_OK)
+        if (multi_acquire(multi, PATIENCE_MS, holds) != SECLOCK_OK)
             continue;
         group->overlaps += atomic_fetch_add(group->inside, 1) != 0;
         sleep_ms(1);
@@ -901,7 +988,7 @@ static void test_groups_in_either_order_do_not_block(void **state)
     pthread_t threads[2];
     atomic_int inside = 0;
     struct group groups[2] = {{mine, false, &inside, 0, 0}, {other, true, &inside, 0, 0}};
-    struct seclock_member members[MEMBERS];
+    const struct seclock_request *members[MEMBERS];
     members_fill(members, mine, false); /* the names are made before there are threads */
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, group_thread, &groups[i]), 0);
@@ -921,22 +1008,23 @@ static void test_value_changes_for_who_has_seen_it(void **state)
 {
     enum seclock_store store = *(const enum seclock_store *)*state;
     char *data = malloc(SECLOCK_VALUE_MAX), *seen = malloc(SECLOCK_VALUE_MAX);
-    struct seclock_value value = {.data = data}, late = {.data = seen};
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .capacity = SECLOCK_VALUE_MAX);
+    struct seclock_value late = SECLOCK_VALUE(.data = seen, .capacity = SECLOCK_VALUE_MAX);
     assert_result(seclock_value_read(mine, store, name, &value), SECLOCK_OK);
     assert_int_equal(value.version, 0);
-    assert_int_equal(value.size, 0);
+    assert_int_equal(value.length, 0);
     memset(data, 0, SECLOCK_VALUE_MAX); /* any bytes */
     memcpy(data, "a\0'\\b", 5);
-    value.size = SECLOCK_VALUE_MAX;
+    value.length = SECLOCK_VALUE_MAX;
     assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
     uint64_t first = value.version;
     assert_true(first > 0);
     assert_result(seclock_value_swap(other, store, name, &late, 0), SECLOCK_BUSY);
     assert_result(seclock_value_read(other, store, name, &late), SECLOCK_OK);
     assert_int_equal(late.version, first);
-    assert_int_equal(late.size, SECLOCK_VALUE_MAX);
+    assert_int_equal(late.length, SECLOCK_VALUE_MAX);
     assert_memory_equal(late.data, data, SECLOCK_VALUE_MAX);
-    value.size = 1;
+    value.length = 1;
     assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
     assert_true(value.version > first);
     assert_result(seclock_value_swap(other, store, name, &late, 0), SECLOCK_BUSY);
@@ -944,11 +1032,32 @@ static void test_value_changes_for_who_has_seen_it(void **state)
     free(seen);
 }
 
+static void test_value_that_the_buffer_cannot_take(void **state)
+{
+    enum seclock_store store = *(const enum seclock_store *)*state;
+    char data[8] = "12345678", small[7];
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .length = sizeof data);
+    assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
+    struct seclock_value tight = SECLOCK_VALUE(.data = small, .capacity = sizeof small);
+    assert_result(seclock_value_read(mine, store, name, &tight), SECLOCK_CONFIG);
+    assert_int_equal(tight.length, sizeof data);
+    assert_int_equal(tight.version, 0);
+    memset(data, 0, sizeof data);
+    tight.data = data;
+    tight.capacity = tight.length;
+    assert_result(seclock_value_read(mine, store, name, &tight), SECLOCK_OK);
+    assert_int_equal(tight.version, value.version);
+    assert_memory_equal(data, "12345678", sizeof data);
+    tight.size = 0;
+    assert_result(seclock_value_read(mine, store, name, &tight), SECLOCK_CONFIG);
+}
+
 static bool add_one(struct seclock_value *value, void *context)
 {
     (void)context;
-    value->data[value->size] = '\0';
-    value->size = (size_t)snprintf(value->data, 32, "%d", (int)strtol(value->data, NULL, 10) + 1);
+    assert_true(value->length < value->capacity);
+    value->data[value->length] = '\0';
+    value->length = (size_t)snprintf(value->data, 32, "%d", (int)strtol(value->data, NULL, 10) + 1);
     return true;
 }
 
@@ -968,9 +1077,11 @@ struct adding {
 static void *add_thread(void *argument)
 {
     struct adding *adding = argument;
+    char data[32];
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .capacity = sizeof data);
     for (int i = 0; i < 25; i++)
-        adding->added += seclock_value_update(adding->client, adding->store, name, add_one, NULL,
-                                              1000) == SECLOCK_OK;
+        adding->added += seclock_value_update(adding->client, adding->store, name, &value, add_one,
+                                              NULL, 1000) == SECLOCK_OK;
     return NULL;
 }
 
@@ -979,8 +1090,8 @@ static void test_no_update_is_lost(void **state)
     enum seclock_store store = *(const enum seclock_store *)*state;
     pthread_t threads[4];
     struct adding adding[4];
-    char *data = malloc(SECLOCK_VALUE_MAX);
-    struct seclock_value value = {.data = data};
+    char data[32];
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .capacity = sizeof data);
     for (int i = 0; i < 4; i++) {
         adding[i] = (struct adding){store, i % 2 ? mine : other, 0};
         assert_int_equal(pthread_create(&threads[i], NULL, add_thread, &adding[i]), 0);
@@ -990,10 +1101,10 @@ static void test_no_update_is_lost(void **state)
         assert_int_equal(adding[i].added, 25);
     }
     assert_result(seclock_value_read(mine, store, name, &value), SECLOCK_OK);
-    data[value.size] = '\0';
+    data[value.length] = '\0';
     assert_string_equal(data, "100");
-    assert_result(seclock_value_update(mine, store, name, refuse, NULL, 3), SECLOCK_CANCELLED);
-    free(data);
+    assert_result(seclock_value_update(mine, store, name, &value, refuse, NULL, 3),
+                  SECLOCK_CANCELLED);
 }
 
 /* ---- many locks ---- */
@@ -1146,16 +1257,21 @@ int main(int argc, char **argv)
         CASE(test_who_waits_no_more_hears_no_more),
         CASE(test_latch_counts_a_request_once),
         CASE(test_latch_knows_its_requests_as_long_as_it_lives),
+        CASE(test_latch_has_generations),
+        CASE(test_wait_for_a_latch_is_cancelled),
         CASE(test_latch_wakes_all_who_wait),
         CASE(test_latch_is_forgotten),
         CASE(test_release_is_remembered_beyond_its_lease),
         CASE(test_request_has_its_time_after_a_hasty_one),
         CASE(test_all_or_nothing),
         CASE(test_member_that_is_lost_during_the_wait_fails_all),
+        CASE(test_wait_for_several_is_cancelled),
         CASE(test_order_is_not_that_of_the_urls),
         CASE(test_groups_in_either_order_do_not_block),
         CASE_OF(test_value_changes_for_who_has_seen_it, stores[0]),
         CASE_OF(test_value_changes_for_who_has_seen_it, stores[1]),
+        CASE_OF(test_value_that_the_buffer_cannot_take, stores[0]),
+        CASE_OF(test_value_that_the_buffer_cannot_take, stores[1]),
         CASE_OF(test_no_update_is_lost, stores[0]),
         CASE_OF(test_no_update_is_lost, stores[1]),
         CASE(test_one_thread_renews_ten_thousand_locks),

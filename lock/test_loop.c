@@ -172,13 +172,13 @@ static void test_latch_opens_for_all(void **state)
     enum { WAITERS = 100 };
     struct seclock_handle *handles[WAITERS];
     struct seclock_request request = SECLOCK_REQUEST(.name = name, .wait_ms = SECLOCK_FOREVER);
-    assert_result(seclock_latch_set(other, name, 1, 0), SECLOCK_OK);
+    assert_result(seclock_latch_set(other, name, 1, 0, NULL), SECLOCK_OK);
     for (int i = 0; i < WAITERS; i++)
         assert_result(seclock_loop_await(loop, &request, &handles[i]), SECLOCK_OK);
     while (stats_of(mine).waits < WAITERS)
         assert_true(nothing_comes(5));
     assert_result(seclock_loop_release(loop, handles[0]), SECLOCK_CONFIG);
-    assert_result(seclock_latch_count_down(other, name, NULL, NULL), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(other, name, 0, NULL, NULL), SECLOCK_OK);
     for (int i = 0; i < WAITERS; i++) {
         struct seclock_event event = next();
         assert_result(event.result, SECLOCK_OK);

@@ -231,12 +231,11 @@ static inline enum seclock_result form_acquire(struct seclock_client *client,
     return form_begin(client, *request, false, handle_out);
 }
 
-static inline enum seclock_result form_await(struct seclock_client *client, const char *name,
-                                             int wait_ms)
+static inline enum seclock_result form_await(struct seclock_client *client,
+                                             const struct seclock_request *request)
 {
     struct seclock_handle *handle;
-    enum seclock_result result =
-        form_begin(client, SECLOCK_REQUEST(.name = name, .wait_ms = wait_ms), true, &handle);
+    enum seclock_result result = form_begin(client, *request, true, &handle);
     form_free(&handle);
     return result == SECLOCK_BUSY ? SECLOCK_TIMEOUT : result;
 }

@@ -23,9 +23,11 @@ struct library {
     bool loaded;
 };
 
-#define LIBRARY(scheme)                                                                            \
-    {#scheme, LOADED_FILE_##scheme, names_##scheme, &loaded_##scheme,                              \
-     sizeof names_##scheme / sizeof *names_##scheme, false}
+#define LIBRARY(of)                                                                                \
+    {                                                                                              \
+        .scheme = #of, .file = LOADED_FILE_##of, .names = names_##of, .table = &loaded_##of,       \
+        .count = sizeof names_##of / sizeof *names_##of                                            \
+    }
 
 /* Filled in under process_lock, which every thread takes before it first uses a table. */
 static struct library libraries[] = {

@@ -1,7 +1,7 @@
 /* Private to lock/: loads the client library of a kind of server when it is first used, so that a
  * program with locks in Redis alone needs neither MariaDB's nor ZooKeeper's library nor libcurl.
  *
- * Only in libseclock: compiled into another program (without LOCK_LOADS), all of them are linked. */
+ * Only in libseclock: compiled into another program, without LOCK_LOADS, all of them are linked. */
 #ifndef LOCK_LOADED_H
 #define LOCK_LOADED_H
 

@@ -155,14 +155,10 @@ enum seclock_result seclock_loop_await(struct seclock_loop *loop,
                                        struct seclock_handle **handle_out)
 {
     UNCANCELLED;
-    struct seclock_request known;
+    struct seclock_request latch;
     *handle_out = NULL;
-    if (!lock_sized_read(&known, sizeof known, LOCK_REQUEST_SIZE_MIN, request))
-        return SECLOCK_CONFIG;
-    struct seclock_request wanted =
-        SECLOCK_REQUEST(.name = known.name, .kind = SECLOCK_KIND_LATCH, .wait_ms = known.wait_ms,
-                        .context = known.context);
-    return acquire(loop, &wanted, handle_out);
+    enum seclock_result result = lock_latch_read(&latch, request);
+    return result == SECLOCK_OK ? acquire(loop, &latch, handle_out) : result;
 }
 
 static enum seclock_result begin(struct seclock_loop *loop, struct seclock_handle *handle,

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Answers of the scripts other than 0 and 1. */
-enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4, NEVER_SET = 5 };
+enum { OWNER_READS = 2, TOO_FEW_PERMITS = 3, RELEASED_BEFORE = 4 };
 
 static const struct redis_row *row_of(const struct seclock_handle *handle)
 {
@@ -96,6 +96,9 @@ static void add_argument(struct script_call *call, const struct seclock_handle *
     case 's':
         script_int(call, rest_suffices(handle));
         break;
+    case 'g':
+        script_int(call, (int64_t)handle->latch_generation);
+        break;
     default:
         assert(letter == 'f');
         script_int(call, handle->fence == 0);
@@ -139,6 +142,13 @@ bool redis_kind_call(void *self, const struct seclock_handle *handle, enum lock_
 
 /* ---- answers ---- */
 
+enum seclock_result redis_latch_refused(int64_t answer)
+{
+    if (answer == LATCH_SET_AGAIN)
+        return lock_fail(SECLOCK_LOST, "the latch has been set again since");
+    return lock_fail(SECLOCK_CONFIG, "the latch is not set");
+}
+
 /* Says in words why a script has refused; SECLOCK_BUSY: another holds the lock. */
 static enum seclock_result refused(struct seclock_handle *handle, const struct script_call *call)
 {
@@ -150,8 +160,9 @@ static enum seclock_result refused(struct seclock_handle *handle, const struct s
                          "the semaphore has fewer permits than wanted, or is not set");
     case RELEASED_BEFORE:
         return lock_fail(SECLOCK_FAILED, "the request was released before it came");
-    case NEVER_SET:
-        return lock_fail(SECLOCK_CONFIG, "the latch is not set");
+    case LATCH_NEVER_SET:
+    case LATCH_SET_AGAIN:
+        return redis_latch_refused(call->values[0]);
     default:
         handle->busy_ms = call->values[1];
         return SECLOCK_BUSY;

@@ -64,6 +64,10 @@ enum seclock_result redis_kind_status(const struct lock_driver *driver, void *se
 /* Warns when the server may evict locks. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size);
 
+/* Answers of the scripts of latches other than 0 and 1, and what they mean to the caller. */
+enum { LATCH_NEVER_SET = 5, LATCH_SET_AGAIN = 6 };
+enum seclock_result redis_latch_refused(int64_t answer);
+
 /* For functions of the public header that have no handle: checks the name, gives the server. */
 enum seclock_result redis_kind_server(struct seclock_client *client, const char *name,
                                       struct redis_server **server_out);

@@ -1,5 +1,6 @@
-/* Implements the count-down latch: a number under prefix{name}:latch, and the set of requests that
- * it has counted; a second set keeps the requests of the latch's former setting. */
+/* Implements the count-down latch: a number under prefix{name}:latch, the set of requests that it
+ * has counted, and which generation it is, with the last one that was open; a second set keeps the
+ * requests of the generation before. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,18 +11,14 @@
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"
-#define KEYS FIELD " " COUNTED " latch:before"
+#define GENERATION "latch:generation"
+#define KEYS FIELD " " COUNTED " latch:before " GENERATION
 
 enum { TTL_MS = 86400000, ABSENT = -1 };
 
-static enum seclock_result never_set(void)
-{
-    return lock_fail(SECLOCK_CONFIG, "the latch is not set");
-}
-
 /* This call alone has no id and cannot be repeated, so a lost answer is SECLOCK_UNKNOWN. */
 enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
-                                      int64_t count, int ttl_ms)
+                                      int64_t count, int ttl_ms, uint64_t *generation_out)
 {
     struct script_call call;
     struct redis_server *server;
@@ -35,13 +32,17 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
     redis_server_run(server, &call, 1, 0,
                      SERVER_ONCE); /* a repeat would find the latch that it has set */
-    return redis_server_answer(&call, SECLOCK_BUSY);
+    result = redis_server_answer(&call, SECLOCK_BUSY);
+    if (result == SECLOCK_OK && generation_out)
+        *generation_out = (uint64_t)call.values[1];
+    return result;
 }
 
 /* The request's id makes the count safe to repeat: an order that is counted down twice counts once.
  * The call has an id as well, so that its repeat does not count in a latch set meanwhile. */
 enum seclock_result seclock_latch_count_down(struct seclock_client *client, const char *name,
-                                             const char *request, int64_t *left_out)
+                                             uint64_t generation, const char *request,
+                                             int64_t *left_out)
 {
     struct script_call call;
     struct redis_server *server;
@@ -55,11 +56,12 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
     redis_server_begin(server, &call, SCRIPT_lock_latch_down, name, "", KEYS);
     script_text(&call, request ? request : random);
     script_text(&call, random);
+    script_int(&call, (int64_t)generation);
     redis_server_run(server, &call, 1, 0, SERVER_PIPELINE);
     result = redis_server_answer(&call, SECLOCK_CONFIG);
     if (result == SECLOCK_OK && left_out)
         *left_out = call.values[1];
-    return result == SECLOCK_CONFIG ? never_set() : result;
+    return result == SECLOCK_CONFIG ? redis_latch_refused(call.values[0]) : result;
 }
 
 /* ABSENT is not 0: an open latch stays at 0 until it is forgotten. */
@@ -83,19 +85,21 @@ enum seclock_result seclock_latch_count(struct seclock_client *client, const cha
     *left_out = 0;
     if (result == SECLOCK_OK)
         result = count_of(server, name, left_out);
-    return result == SECLOCK_OK && *left_out == ABSENT ? never_set() : result;
+    return result == SECLOCK_OK && *left_out == ABSENT ? redis_latch_refused(LATCH_NEVER_SET)
+                                                       : result;
 }
 
 /* Reads the count after each message and at least every poll_ms: a latch that opens between the
  * first read and the subscription is seen by the second read. */
-enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
-                                        int wait_ms)
+enum seclock_result seclock_latch_await(struct seclock_client *client,
+                                        const struct seclock_request *request)
 {
     UNCANCELLED;
-    struct seclock_request request =
-        SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_LATCH, .wait_ms = wait_ms);
+    struct seclock_request latch;
     struct seclock_handle *handle = NULL;
-    enum seclock_result result = lock_acquire(client, &request, &handle);
+    enum seclock_result result = lock_latch_read(&latch, request);
+    if (result == SECLOCK_OK)
+        result = lock_acquire(client, &latch, &handle);
     seclock_free(&handle);
     if (result == SECLOCK_BUSY || result == SECLOCK_TIMEOUT)
         return lock_fail(SECLOCK_TIMEOUT, "the latch is not open");
@@ -121,8 +125,9 @@ const struct lock_driver redis_latch_driver = {
         &(const struct redis_row){
             .field = FIELD,
             .message = "*",
-            .others = {COUNTED},
-            .steps = {.acquire = {SCRIPT_lock_latch_left, FIELD, ""}, .reads = true},
+            .others = {COUNTED, GENERATION},
+            .steps = {.acquire = {SCRIPT_lock_latch_left, FIELD " " GENERATION, "g"},
+                      .reads = true},
         },
     .open = redis_kind_open,
     .acquire = redis_kind_acquire,

@@ -35,13 +35,31 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
                          self_out);
 }
 
+/* The first use of a value that the caller has given: checks the struct. */
+static bool value_known(const struct seclock_value *value)
+{
+    struct seclock_value known;
+    return lock_sized_read(&known, sizeof known, sizeof known, value);
+}
+
+/* Notes what the server has, of `length` bytes, if the caller's buffer can take it. */
+static enum seclock_result value_fits(struct seclock_value *value_out, size_t length,
+                                      uint64_t version)
+{
+    value_out->length = length;
+    if (length > value_out->capacity)
+        return lock_fail(SECLOCK_CONFIG, "the value has %zu bytes, and the buffer only %zu", length,
+                         value_out->capacity);
+    value_out->version = version;
+    return SECLOCK_OK;
+}
+
 /* ---- Redis ---- */
 
 /* Reading changes nothing, so an unanswered read has failed and leaves no doubt. */
 static enum seclock_result redis_read(struct redis_server *server, const char *name,
                                       struct seclock_value *value_out)
 {
-    assert(value_out->version == 0 && value_out->size == 0);
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
@@ -49,10 +67,9 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     if (result == SECLOCK_OK) {
         size_t size = 0;
         const char *data = command_text(&command, 1, &size);
-        value_out->version = (uint64_t)command_int(&command, 0);
-        value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;
-        if (value_out->size > 0)
-            memcpy(value_out->data, data, value_out->size);
+        result = value_fits(value_out, data ? size : 0, (uint64_t)command_int(&command, 0));
+        if (result == SECLOCK_OK && value_out->length > 0)
+            memcpy(value_out->data, data, value_out->length);
     }
     command_clear(&command, 1);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
@@ -73,7 +90,7 @@ static enum seclock_result overtaken(bool repeated)
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
-    assert(value->size <= SECLOCK_VALUE_MAX);
+    assert(value->length <= SECLOCK_VALUE_MAX);
     char key[SCRIPT_KEY_MAX], version[24], ttl[16];
     redis_server_key(server, name, "value", key);
     snprintf(version, sizeof version, "%" PRIu64, value->version);
@@ -81,9 +98,9 @@ static enum seclock_result redis_swap(struct redis_server *server, const char *n
     /* A length of 0 stands for strlen: so an empty value is the text "". */
     struct command command = {
         .argc = 8,
-        .argv = {"EVAL", lua_value_swap, "1", key, version, value->size > 0 ? value->data : "",
+        .argv = {"EVAL", lua_value_swap, "1", key, version, value->length > 0 ? value->data : "",
                  change, ttl},
-        .lengths = {[5] = value->size},
+        .lengths = {[5] = value->length},
     };
     bool repeated;
     enum seclock_result result = redis_server_change(server, &command, 1, &repeated);
@@ -102,18 +119,15 @@ static int hex_digit(char c)
     return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
 }
 
-static size_t unhex(const char *hex, char *out)
+static void unhex(const char *hex, size_t length, char *out)
 {
-    size_t size = 0;
-    for (; hex[0] != '\0' && size < SECLOCK_VALUE_MAX; hex += 2)
-        out[size++] = (char)(hex_digit(hex[0]) * 16 + hex_digit(hex[1]));
-    return size;
+    for (size_t i = 0; i < length; i++)
+        out[i] = (char)(hex_digit(hex[2 * i]) * 16 + hex_digit(hex[2 * i + 1]));
 }
 
 static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value_out)
 {
-    assert(value_out->version == 0 && value_out->size == 0);
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(pool);
     if (!db)
@@ -121,10 +135,10 @@ static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
     mysql_write(pool, &sql, "SELECT version,HEX(value) FROM lock_value WHERE name=%k", name);
     enum seclock_result result = mysql_pool_query(pool, NULL, db, &sql, NULL);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
-    if (row) {
-        value_out->version = strtoull(row[0], NULL, 10);
-        value_out->size = unhex(row[1], value_out->data);
-    }
+    if (row)
+        result = value_fits(value_out, strlen(row[1]) / 2, strtoull(row[0], NULL, 10));
+    if (row && result == SECLOCK_OK)
+        unhex(row[1], value_out->length, value_out->data);
     mysql_pool_give(pool, db);
     sql_free(&sql);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
@@ -135,17 +149,17 @@ static enum seclock_result mysql_read(struct mysql_pool *pool, const char *name,
 static void swap_text(const struct mysql_pool *pool, const char *name,
                       const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
-    assert(value->size <= SECLOCK_VALUE_MAX);
+    assert(value->length <= SECLOCK_VALUE_MAX);
     if (value->version == 0)
         mysql_write(pool, sql,
                     "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)"
                     "VALUES(%k,UNIX_TIMESTAMP(NOW(6))*1000000,%t,NOW(6),%b);",
-                    name, change, value->data, value->size);
+                    name, change, value->data, value->length);
     else
         mysql_write(pool, sql,
                     "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=%t,"
                     "value=%b WHERE name=%k AND version=%u;",
-                    change, value->data, value->size, name, value->version);
+                    change, value->data, value->length, name, value->version);
     mysql_write(pool, sql, "SELECT version,change_id FROM lock_value WHERE name=%k", name);
 }
 
@@ -153,7 +167,7 @@ static void swap_text(const struct mysql_pool *pool, const char *name,
 static enum seclock_result mysql_swap(struct mysql_pool *pool, const char *name,
                                       struct seclock_value *value, const char *change)
 {
-    assert(pool && value->size <= SECLOCK_VALUE_MAX);
+    assert(pool && value->length <= SECLOCK_VALUE_MAX);
     struct sql_text sql = {0};
     bool repeated;
     struct db *db = mysql_pool_take(pool);
@@ -180,8 +194,10 @@ enum seclock_result seclock_value_read(struct seclock_client *client, enum seclo
                                        const char *name, struct seclock_value *value_out)
 {
     void *self;
+    if (!value_known(value_out))
+        return SECLOCK_CONFIG;
     value_out->version = 0;
-    value_out->size = 0;
+    value_out->length = 0;
     enum seclock_result result = store_find(client, store, name, &self);
     if (result != SECLOCK_OK)
         return result;
@@ -194,7 +210,9 @@ enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclo
 {
     void *self;
     char change[LOCK_RANDOM_SIZE];
-    if (value->size > SECLOCK_VALUE_MAX)
+    if (!value_known(value))
+        return SECLOCK_CONFIG;
+    if (value->length > SECLOCK_VALUE_MAX)
         return lock_fail(SECLOCK_CONFIG, "a value has at most %d bytes", SECLOCK_VALUE_MAX);
     enum seclock_result result = store_find(client, store, name, &self);
     if (result != SECLOCK_OK)
@@ -206,25 +224,20 @@ enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclo
 
 /* The pause grows with each try, so that many writers of one value do not block each other. */
 enum seclock_result seclock_value_update(struct seclock_client *client, enum seclock_store store,
-                                         const char *name,
+                                         const char *name, struct seclock_value *value,
                                          bool (*change)(struct seclock_value *value, void *context),
                                          void *context, int tries_max)
 {
-    struct seclock_value value = {.data = malloc(SECLOCK_VALUE_MAX)};
     enum seclock_result result = SECLOCK_BUSY;
     unsigned pause_ms = 1;
-    if (!value.data)
-        return lock_fail(SECLOCK_FAILED, "out of memory");
     for (int tries = 0; tries < tries_max && result == SECLOCK_BUSY; tries++) {
         if (tries > 0)
             lock_random_pause(pause_ms);
         pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
-        result = seclock_value_read(client, store, name, &value);
-        assert(value.size <= SECLOCK_VALUE_MAX);
+        result = seclock_value_read(client, store, name, value);
         if (result == SECLOCK_OK)
-            result = change(&value, context) ? seclock_value_swap(client, store, name, &value, 0)
-                                             : SECLOCK_CANCELLED;
+            result = change(value, context) ? seclock_value_swap(client, store, name, value, 0)
+                                            : SECLOCK_CANCELLED;
     }
-    free(value.data);
     return result;
 }

@@ -1,6 +1,8 @@
--- KEYS: 1 the latch's count, 2 the requests counted, 3 those counted before the latch was set anew.
--- ARGV: 1 request, 2 this call.
--- Returns {1, left} when this request has been counted, now or before; {2} when there is no latch.
+-- KEYS: 1 the latch's count, 2 the requests counted, 3 those counted before the latch was set anew,
+-- 4 the generation, and the last one before it that was open.
+-- ARGV: 1 request, 2 this call, 3 the generation meant, 0: any.
+-- Returns {1, left} when this request has been counted, now or before; {5} when there is no latch,
+-- {6} when it has been set again without having been open.
 -- Atomic because a repeated request must count once, and only the last count opens the latch and
 -- wakes the waiters on the channel named like it. An open latch stays at 0 until its time to live
 -- ends. A request may count again once the latch is set anew; a call that is sent again may not.
@@ -9,9 +11,20 @@
 local call = redis.call
 local left = tonumber(call('GET', KEYS[1]) or '-1')
 if left < 0 then
-  return {2}
+  return {5}
 end
-if left == 0 or call('SISMEMBER', KEYS[3], ARGV[2]) == 1 then
+if call('SISMEMBER', KEYS[3], ARGV[2]) == 1 then
+  return {1, left}
+end
+if ARGV[3] ~= '0' then
+  local known = call('HMGET', KEYS[4], 'generation', 'opened')
+  if known[2] == ARGV[3] then
+    return {1, 0}
+  elseif known[1] ~= ARGV[3] then
+    return {6}
+  end
+end
+if left == 0 then
   return {1, left}
 end
 local ttl = math.max(call('PTTL', KEYS[1]), 1)

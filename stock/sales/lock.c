@@ -17,11 +17,12 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
         segment_name(sku, (uint32_t)i, locked->names[i]);
         locked->requests[i] =
             SECLOCK_REQUEST(.name = locked->names[i], .kind = SECLOCK_KIND_SIMPLE);
-        locked->members[i] =
-            (struct seclock_member){.client = stock_locks(stock), .request = &locked->requests[i]};
+        locked->wanted[i] = &locked->requests[i];
     }
-    enum seclock_result result =
-        seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    enum seclock_result result = seclock_multi_acquire(
+        &SECLOCK_MULTI(.client = stock_locks(stock), .requests = locked->wanted, .count = count,
+                       .wait_ms = wait_ms),
+        locked->handles);
     if (result == SECLOCK_TIMEOUT)
         return STOCK_ADMIN_BUSY;
     if (result != SECLOCK_OK) {

@@ -13,7 +13,7 @@ struct sale_lock {
     struct segment_hold holds[LEDGER_SEGMENTS_MAX];
     struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
     struct seclock_request requests[LEDGER_SEGMENTS_MAX];
-    struct seclock_member members[LEDGER_SEGMENTS_MAX];
+    const struct seclock_request *wanted[LEDGER_SEGMENTS_MAX];
     char names[LEDGER_SEGMENTS_MAX][SECLOCK_NAME_MAX];
 };
 

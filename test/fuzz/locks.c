@@ -69,8 +69,8 @@ static void check_calls(struct seclock_client *client, enum seclock_kind kind,
         seclock_semaphore_set(client, kind, texts->name, texts->numbers[1]),
         seclock_permit_release(client, texts->name, texts->request),
         seclock_permit_extend(client, texts->name, texts->request, texts->numbers[2]),
-        seclock_latch_set(client, texts->name, texts->numbers[0], texts->numbers[2]),
-        seclock_latch_count_down(client, texts->name, texts->request, &left),
+        seclock_latch_set(client, texts->name, texts->numbers[0], texts->numbers[2], NULL),
+        seclock_latch_count_down(client, texts->name, 0, texts->request, &left),
         seclock_latch_count(client, texts->name, &left),
     };
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {

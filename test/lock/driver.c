@@ -202,13 +202,13 @@ static void command_permit_extend(void)
 
 static void command_latch_set(void)
 {
-    answer(seclock_latch_set(client, word(1), atoll(word(2)), 0));
+    answer(seclock_latch_set(client, word(1), atoll(word(2)), 0, NULL));
 }
 
 static void command_latch_down(void)
 {
     int64_t left = -1;
-    answer(seclock_latch_count_down(client, word(1), word_count > 2 ? word(2) : NULL, &left));
+    answer(seclock_latch_count_down(client, word(1), 0, word_count > 2 ? word(2) : NULL, &left));
     print_number("left", left);
 }
 
@@ -221,7 +221,8 @@ static void command_latch_count(void)
 
 static void command_latch_await(void)
 {
-    answer(seclock_latch_await(client, word(1), atoi(word(2))));
+    answer(
+        seclock_latch_await(client, &SECLOCK_REQUEST(.name = word(1), .wait_ms = atoi(word(2)))));
 }
 
 static enum seclock_store store_of(const char *text)
@@ -232,9 +233,9 @@ static enum seclock_store store_of(const char *text)
 static void command_read(void)
 {
     static char data[SECLOCK_VALUE_MAX + 1];
-    struct seclock_value value = {.data = data};
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .capacity = SECLOCK_VALUE_MAX);
     answer(seclock_value_read(client, store_of(word(1)), word(2), &value));
-    data[value.size] = '\0';
+    data[value.length] = '\0';
     print_number("version", (long long)value.version);
     print_text("value", data);
 }
@@ -242,9 +243,10 @@ static void command_read(void)
 static void command_swap(void)
 {
     static char data[SECLOCK_VALUE_MAX];
-    struct seclock_value value = {.version = strtoull(word(3), NULL, 10), .data = data};
-    value.size = strlen(word(4));
-    memcpy(data, word(4), value.size);
+    struct seclock_value value =
+        SECLOCK_VALUE(.version = strtoull(word(3), NULL, 10), .data = data);
+    value.length = strlen(word(4));
+    memcpy(data, word(4), value.length);
     answer(seclock_value_swap(client, store_of(word(1)), word(2), &value, 0));
     print_number("version", (long long)value.version);
 }
@@ -252,14 +254,16 @@ static void command_swap(void)
 static bool add_one(struct seclock_value *value, void *context)
 {
     (void)context;
-    value->data[value->size] = '\0';
-    value->size = (size_t)snprintf(value->data, 32, "%d", atoi(value->data) + 1);
+    value->data[value->length] = '\0';
+    value->length = (size_t)snprintf(value->data, 32, "%d", atoi(value->data) + 1);
     return true;
 }
 
 static void command_add(void)
 {
-    answer(seclock_value_update(client, store_of(word(1)), word(2), add_one, NULL, 100));
+    char data[64];
+    struct seclock_value value = SECLOCK_VALUE(.data = data, .capacity = sizeof data - 1);
+    answer(seclock_value_update(client, store_of(word(1)), word(2), &value, add_one, NULL, 100));
 }
 
 static void command_stats(void)

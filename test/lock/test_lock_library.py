@@ -113,7 +113,8 @@ def test_the_library_has_only_names_with_its_prefix(installed):
 
 
 CLIENT_LIBRARIES = {"mysql": ("table", "libmariadb.so.3"),
-                    "zookeeper": ("queue", "libzookeeper_mt.so.2"), "etcd": ("etcd", "libcurl.so.4")}
+                    "zookeeper": ("queue", "libzookeeper_mt.so.2"),
+                    "etcd": ("etcd", "libcurl.so.4")}
 
 
 def test_a_program_with_redis_alone_needs_no_other_client_library(installed):

@@ -147,8 +147,8 @@ MUTANTS: dict[str, Mutant] = {
     "redis_value_of_greatest_size_reads_empty": Mutant(
         "a value of the greatest size is read as it was written",
         (("lock/value/value.c",
-          "value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;",
-          "value_out->size = data && size < SECLOCK_VALUE_MAX ? size : 0;"),),
+          "if (length > value_out->capacity)",
+          "if (length >= value_out->capacity)"),),
         unit="test_kinds/test_value_changes_for_who_has_seen_it",
         simulated=NO_PART),
 

@@ -307,16 +307,17 @@ uint64_t seclock_fence(const struct seclock_handle *handle)
 
 /* ---- several locks ---- */
 
-enum seclock_result seclock_multi_acquire(const struct seclock_member *members, size_t count,
-                                          int wait_ms, struct seclock_handle **handles_out)
+enum seclock_result seclock_multi_acquire(const struct seclock_multi *multi,
+                                          struct seclock_handle **handles_out)
 {
-    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    struct seclock_client *client = multi->client;
+    size_t count = multi->count;
+    int64_t until_ns = clock_now_ns() + multi->wait_ms * CLOCK_NS_PER_MS;
     enum seclock_result result = SECLOCK_OK;
     for (size_t i = 0; i < count; i++)
         handles_out[i] = NULL;
     for (size_t i = 0; i < count && result == SECLOCK_OK; i++) {
-        struct seclock_client *client = members[i].client;
-        struct seclock_handle *handle = make_handle(client, members[i].request, &simple);
+        struct seclock_handle *handle = make_handle(client, multi->requests[i], &simple);
         handles_out[i] = handle;
         result = acquire_until(client, handle, until_ns);
         if (result == SECLOCK_OK)
@@ -327,7 +328,7 @@ enum seclock_result seclock_multi_acquire(const struct seclock_member *members, 
             result = SECLOCK_LOST;
     for (size_t i = 0; i < count && result != SECLOCK_OK; i++)
         if (handles_out[i])
-            release(members[i].client, handles_out[i]);
+            release(client, handles_out[i]);
     if (result != SECLOCK_OK)
         seclock_multi_free(handles_out, count);
     return result;
