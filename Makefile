@@ -226,9 +226,9 @@ file_of = $(shell readelf -d $$($(CC) -print-file-name=lib$(patsubst -l%,%,$(fir
 loaded  = $(gen)/lock_loaded.h
 use     = -include $(loaded) -DLOADED_$(1)
 
-$(loaded): lock/loaded/symbols lock/loaded/symbols.awk
+$(loaded): lock/library/symbols lock/library/symbols.awk
 	$(Q)mkdir -p $(@D)
-	$(Q)awk -f lock/loaded/symbols.awk lock/loaded/symbols mysql=$(call file_of,$(call mysql_flags,libs)) \
+	$(Q)awk -f lock/library/symbols.awk lock/library/symbols mysql=$(call file_of,$(call mysql_flags,libs)) \
 	    zookeeper=$(call file_of,$(zookeeper)) etcd=$(call file_of,$(filter -lcurl,$(etcd))) >$@
 $(lock_object): $(loaded)
 $(BUILD)/pic/lock/%.o: CPPFLAGS += -DLOCK_LOADS
@@ -236,17 +236,21 @@ $(BUILD)/pic/sql/%.o: CPPFLAGS += $(call use,mysql)
 $(BUILD)/pic/lock/zookeeper/%.o: CPPFLAGS += $(call use,zookeeper)
 $(BUILD)/pic/lock/etcd/%.o: CPPFLAGS += $(call use,etcd)
 
-# Outside only what seclock.h declares can be seen, in the static library as well.
-$(BUILD)/libseclock.a: $(lock_object)
-	$(call say,AR,$@)
-	$(Q)$(LD) -r -o $(BUILD)/pic/seclock.o $^
-	$(Q)$(OBJCOPY) --localize-hidden $(BUILD)/pic/seclock.o
-	$(Q)rm -f $@
-	$(Q)$(AR) rcs $@ $(BUILD)/pic/seclock.o
+# Outside only what seclock.h declares can be seen, in the static library as well. Memory comes from
+# where lock/library/memory.c has it from.
+memory_calls = malloc calloc realloc free strdup
+$(BUILD)/pic/seclock.o: $(filter-out %/lock/library/memory.o,$(lock_object))
+	$(Q)$(LD) -r -o $@ $^
+	$(Q)$(OBJCOPY) --localize-hidden $(foreach f,$(memory_calls),--redefine-sym $f=seclock_memory_$f) $@
 
-$(BUILD)/$(soname): $(lock_object) lock/seclock.map
+$(BUILD)/libseclock.a: $(BUILD)/pic/seclock.o $(BUILD)/pic/lock/library/memory.o
+	$(call say,AR,$@)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(BUILD)/$(soname): $(BUILD)/pic/seclock.o $(BUILD)/pic/lock/library/memory.o lock/library/seclock.map
 	$(call say,LINK,$@)
-	$(Q)$(LINK) -shared -Wl,-soname,$(soname) -Wl,--version-script=lock/seclock.map \
+	$(Q)$(LINK) -shared -Wl,-soname,$(soname) -Wl,--version-script=lock/library/seclock.map \
 	    $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $(filter %.o,$^) $(lock_libs)
 
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/url.h"
-#include "lock/loaded/loaded.h"
+#include "lock/library/loaded.h"
 #include "lock/process.h"
 #include "lock/redis/server.h"
 #include "lock/text.h"

@@ -470,6 +470,17 @@ SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *clien
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
                                                     int64_t *left_out);
 
+/* ---- memory ---- */
+
+/* Sets the functions from which the library has its memory, as malloc(3), realloc(3) and free(3)
+ * are by default: any thread may call them, also the library's own, and they may return NULL, as no
+ * memory. `use_realloc` gets NULL for a new block; `use_free` never gets NULL. Call it before every
+ * other function, once. The client libraries of the servers (hiredis, OpenSSL, ...) go on with
+ * malloc, or with hooks of their own. */
+SECLOCK_API void seclock_use_memory(void *(*use_malloc)(size_t size),
+                                    void *(*use_realloc)(void *block, size_t size),
+                                    void (*use_free)(void *block));
+
 /* ---- text ---- */
 
 /* The reason of the calling thread's last failed call, on any client or handle; never NULL. Each

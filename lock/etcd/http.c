@@ -22,6 +22,7 @@ enum {
     IDLE_MAX = 64,
     ANSWER_MAX = 1 << 20, /* bytes of an answer; a longer one is none */
     ANSWER_KEPT_MAX = 1 << 14,
+    LOGIN_MAX = 4096, /* bytes of a login as JSON, with its NUL */
     TOKEN_MAX = 1024, /* bytes of a login's token, with its NUL */
     PATH_SIZE = 64,
     ADDRESSES_SIZE = URL_PLACE_SIZE + RESOLVE_ADDRESSES_MAX * RESOLVE_ADDRESS_SIZE,
@@ -500,16 +501,17 @@ static enum sending log_in(struct etcd *etcd, size_t server, int64_t until_ms)
 {
     struct etcd_answer answer = {.json = NULL};
     json_t *login = json_pack("{s:s,s:s}", "name", etcd->url.user, "password", etcd->url.password);
-    char *body = login ? json_dumps(login, JSON_COMPACT) : NULL;
+    char body[LOGIN_MAX];
+    size_t size = login ? json_dumpb(login, body, sizeof body - 1, JSON_COMPACT) : 0;
     json_decref(login);
-    if (!body) {
+    if (size == 0 || size >= sizeof body) {
         lock_set_error("out of memory, or the user or the password is not UTF-8");
         return NOT_SENT;
     }
+    body[size] = '\0';
     enum sending sending =
         send_once(etcd, server, "/v3/auth/authenticate", body, until_ms, &answer);
-    explicit_bzero(body, strlen(body));
-    free(body);
+    explicit_bzero(body, sizeof body);
     const char *token = json_string_value(json_object_get(answer.json, "token"));
     if (sending == ANSWERED && (!token || strlen(token) >= TOKEN_MAX || strpbrk(token, "\r\n"))) {
         set_reason(etcd, server, "the login's answer has no token");

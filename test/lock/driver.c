@@ -1,7 +1,7 @@
 /* Holds locks on command: reads one command per line from standard input, answers with one JSON
  * object per line. For tests that stop, kill and cut off whole processes.
  *
- * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] SERVER...
+ * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] [memory=own] SERVER...
  *
  *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1] [keep=MS]
  *   renew ID · release ID · state ID · free ID       of the hold called ID, a small number
@@ -11,6 +11,7 @@
  *   read STORE NAME · swap STORE NAME VERSION TEXT   STORE: 0 Redis, 1 MySQL
  *   add STORE NAME                                   seclock_value_update: a number one greater
  *   stats */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,53 @@ static void print_hold(const struct hold *hold)
     print_number("fence", (long long)seclock_fence(hold->handle));
     print_number("count", seclock_hold_count(hold->handle));
     print_text("token", seclock_token(hold->handle));
+}
+
+/* ---- memory of our own, with a head that malloc's blocks lack ---- */
+
+enum { OWN_MAGIC = 0x5ec10c4 };
+
+union head {
+    struct {
+        size_t size;
+        int magic;
+    };
+    max_align_t align;
+};
+
+static _Atomic long blocks, allocations;
+
+static void *own_malloc(size_t size)
+{
+    union head *head = malloc(sizeof *head + size);
+    if (!head)
+        return NULL;
+    head->size = size;
+    head->magic = OWN_MAGIC;
+    blocks++;
+    allocations++;
+    return head + 1;
+}
+
+static void own_free(void *block)
+{
+    union head *head = (union head *)block - 1;
+    if (head->magic != OWN_MAGIC)
+        abort(); /* it came from another malloc */
+    head->magic = 0;
+    blocks--;
+    free(head);
+}
+
+static void *own_realloc(void *block, size_t size)
+{
+    void *moved = own_malloc(size);
+    if (moved && block) {
+        size_t before = ((union head *)block - 1)->size;
+        memcpy(moved, block, before < size ? before : size);
+        own_free(block);
+    }
+    return moved;
 }
 
 /* ---- commands ---- */
@@ -329,6 +377,9 @@ int main(int argc, char **argv)
         if (strstr(argv[i], "://"))
             servers[server_count++] = argv[i];
     }
+    bool own_memory = *option("memory", "") != '\0';
+    if (own_memory)
+        seclock_use_memory(own_malloc, own_realloc, own_free);
     struct seclock_options options =
         SECLOCK_OPTIONS(.servers = servers, .prefix = option("prefix", NULL),
                         .lease_ms = number("lease"), .timeout_ms = number("timeout"),
@@ -343,5 +394,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < HOLDS_MAX; i++)
         seclock_free(&holds[i].handle);
     seclock_close(&client);
+    if (own_memory)
+        printf("{\"allocations\":%ld,\"blocks\":%ld}\n", allocations, blocks);
     return 0;
 }

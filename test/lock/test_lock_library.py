@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.processes import ROOT, wait_until
-from locks import BUILD, Driver, run_seclock
+from locks import BUILD, DRIVER, LOOP_DRIVER, Driver, run_seclock
 
 PREFIX = "/opt/seclock"
 
@@ -140,19 +140,48 @@ def test_a_client_library_that_cannot_be_loaded_is_named(scheme, what, told, tmp
     assert told in done.stderr and name in done.stderr
 
 
+def servers_of(place, stack, request):
+    """The URLs of the servers that a kind uses, by the place that the README's table names."""
+    redis = stack.redis_url.rpartition("/")[0]
+    return {"Redis": lambda: [stack.redis_url], "MySQL": lambda: [stack.mysql_url],
+            "N Redis": lambda: [f"{redis}/{db}" for db in (3, 4, 5)]}.get(
+                place, lambda: [request.getfixturevalue(place.lower()).url])()
+
+
+PLACES = {"red": "N Redis", "table": "MySQL", "get-lock": "MySQL", "queue": "ZooKeeper",
+          "etcd": "etcd"}
+
+
+@pytest.mark.parametrize("program", (DRIVER, LOOP_DRIVER), ids=("waits", "loop"))
+@pytest.mark.parametrize("kind", ("simple", "reentrant", "timestamp", "spin", "fair", "read-write",
+                                  "semaphore", *PLACES))
+def test_all_memory_is_the_program_s(program, kind, stack, request, monkeypatch):
+    """A block that goes to another free than its malloc's aborts the driver."""
+    monkeypatch.setattr(Driver, "program", program)
+    place = PLACES.get(kind, "Redis")
+    limit = {"limit": 1} if kind == "semaphore" else {}
+    with Driver(*servers_of(place, stack, request), memory="own", poll=50) as driver:
+        assert driver.acquire(kind, "own", hold=1, **limit)["result"] == "ok"
+        driver.acquire(kind, "own", hold=2, wait=60)
+        driver("status", kind, "own")
+        for hold in (1, 2):
+            driver("renew", hold)
+            driver("release", hold)
+        if kind in ("simple", "table"):
+            assert driver("add", int(kind == "table"), "value")["result"] == "ok"
+        driver.process.stdin.close()
+        ended = driver.read()
+        assert ended["allocations"] > 0 and ended["blocks"] == 0
+        assert driver.process.wait() == 0
+
+
 def test_the_readme_says_which_kinds_are_reentrant(stack, request):
     """Its table, row by row: what a second acquisition by the same owner gives."""
     rows = re.findall(r"^\| `([\w-]+)` \| ([\w ]+) \| [\w ]+ \| (yes|no) \|",
                       (ROOT / "lock/README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert len(rows) >= 9
     for kind, place, reentrant in rows:
-        servers = {"Redis": [stack.redis_url], "MySQL": [stack.mysql_url],
-                   "N Redis": [f"{stack.redis_url.rpartition('/')[0]}/{db}" for db in (3, 4, 5)]}
-        if place == "ZooKeeper":
-            servers[place] = [request.getfixturevalue("zookeeper").url]
-        if place == "etcd":
-            servers[place] = [request.getfixturevalue("etcd").url]
-        with Driver(*servers[place]) as driver:
+        with Driver(*servers_of(place, stack, request)) as driver:
             assert driver.acquire(kind, "readme", hold=1)["result"] == "ok"
             second = driver.acquire(kind, "readme", hold=2)["result"]
             assert second == {"yes": "ok", "no": "busy"}[reentrant], kind

@@ -2,8 +2,8 @@
  * program with locks in Redis alone needs neither MariaDB's nor ZooKeeper's library nor libcurl.
  *
  * Only in libseclock: compiled into another program, without LOCK_LOADS, all of them are linked. */
-#ifndef LOCK_LOADED_H
-#define LOCK_LOADED_H
+#ifndef LOCK_LIBRARY_LOADED_H
+#define LOCK_LIBRARY_LOADED_H
 
 #include <stdbool.h>
 

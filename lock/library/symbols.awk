@@ -1,4 +1,4 @@
-# Prints a C header from the list lock/loaded/symbols: for each library a table of pointers, such as
+# Prints a C header from the list lock/library/symbols: for each library a table of pointers, such as
 # loaded_mysql, and for each symbol a macro that reaches it by the table. So the sources use its
 # name, whether the library is loaded or linked. An argument like mysql=libmariadb.so.3, after the
 # list's name, gives the file of a library; one without is left out.
@@ -11,7 +11,7 @@ function finish() {
     printf "%s#endif\n", macros
 }
 BEGIN {
-    print "/* Made by lock/loaded/symbols.awk. */\n#define CURL_DISABLE_TYPECHECK"
+    print "/* Made by lock/library/symbols.awk. */\n#define CURL_DISABLE_TYPECHECK"
     for (i = 2; i < ARGC; i++) {
         split(ARGV[i], word, "=")
         file[word[1]] = word[2]

@@ -1,5 +1,5 @@
 /* Finds each symbol of a library by its name, once, and keeps it in the library's table. */
-#include "lock/loaded/loaded.h"
+#include "lock/library/loaded.h"
 
 #ifdef LOCK_LOADS
 #define LOADED_DEFINE
