@@ -863,6 +863,58 @@ static void test_scripts_are_flushed(void **state)
     give(&second);
 }
 
+enum { NAMES = 6 };
+
+struct named_wait {
+    struct seclock_client *client;
+    struct seclock_request wanted;
+    char name[sizeof name + 8];
+    struct seclock_handle *hold, *handle;
+    pthread_t thread;
+    enum seclock_result result;
+    int64_t ended_ms;
+};
+
+static void *named_wait_thread(void *argument)
+{
+    struct named_wait *wait = argument;
+    wait->result = seclock_acquire(wait->client, &wait->wanted, &wait->handle);
+    wait->ended_ms = now_ms();
+    return NULL;
+}
+
+/* They share the client's subscribers: in a cluster, one at each node that has some of the locks.
+ * */
+static void test_message_wakes_the_waiter_of_its_lock(void **state)
+{
+    (void)state;
+    if (!(subject->is & TOLD))
+        return;
+    struct named_wait waits[NAMES];
+    struct seclock_client *patient =
+        client_open(subject->kind, SECLOCK_OPTIONS(.poll_ms = 4 * PATIENCE_MS));
+    for (int i = 0; i < NAMES; i++) {
+        struct named_wait *wait = &waits[i];
+        *wait = (struct named_wait){.client = patient, .wanted = request(0)};
+        snprintf(wait->name, sizeof wait->name, "%s-%d", name, i);
+        wait->wanted.name = wait->name;
+        wait->wanted.lease_ms = 4 * PATIENCE_MS;
+        assert_result(seclock_acquire(mine, &wait->wanted, &wait->hold), SECLOCK_OK);
+        wait->wanted.wait_ms = SECLOCK_FOREVER;
+        assert_int_equal(pthread_create(&wait->thread, NULL, named_wait_thread, wait), 0);
+    }
+    wait_for(stats_of(patient).waits >= NAMES);
+    for (int i = NAMES - 1; i >= 0; i--) {
+        int64_t released_ms = now_ms();
+        give(&waits[i].hold);
+        pthread_join(waits[i].thread, NULL);
+        assert_int_equal(waits[i].result, SECLOCK_OK);
+        assert_true(waits[i].ended_ms - released_ms < PATIENCE_MS);
+        give(&waits[i].handle);
+    }
+    seclock_close(&patient);
+}
+
 /* The message of the release goes to nobody: the waiter must find out by itself. */
 static void test_subscriptions_are_killed(void **state)
 {
@@ -1121,6 +1173,7 @@ static const struct {
     CASE(test_former_holder_changes_nothing),
     CASE(test_abandoned_hold_ends),
     CASE(test_release_wakes_who_waits),
+    CASE(test_message_wakes_the_waiter_of_its_lock),
     CASE(test_waiting_is_cancelled),
     CASE(test_crowd_goes_one_by_one),
     CASE(test_owner_enters_again),

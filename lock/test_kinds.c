@@ -647,7 +647,7 @@ struct latch_wait {
 static void test_who_waits_no_more_hears_no_more(void **state)
 {
     (void)state;
-    static const char subscribers[] = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
+    static const char subscribers[] = "return redis.call('PUBSUB', 'SHARDNUMSUB', ARGV[1])[2]";
     char channel[sizeof servers.prefix + sizeof name + 8];
     struct seclock_handle *hold;
     struct seclock_request wanted = SECLOCK_REQUEST(.name = name);

@@ -15,7 +15,7 @@ static int begin(void **state)
     static int tests;
     (void)state;
     snprintf(channel, sizeof channel, "%schannel-%d", servers.prefix, ++tests);
-    hub = waiter_hub_open(servers.redis, 2000);
+    hub = waiter_hub_open(servers.redis, NULL, 2000);
     return hub ? 0 : -1;
 }
 
@@ -28,14 +28,14 @@ static int end(void **state)
 
 static void publish(const char *message)
 {
-    assert_int_equal(redis_number("PUBLISH", channel, message, NULL), 1);
+    assert_int_equal(redis_number("SPUBLISH", channel, message, NULL), 1);
 }
 
 /* Two waiters, of which `first` came first, both subscribed and not woken. */
 static void join_two(struct waiter **first, struct waiter **second)
 {
-    *first = waiter_join(hub, channel);
-    *second = waiter_join(hub, channel);
+    *first = waiter_join(NULL, hub, channel, NULL);
+    *second = waiter_join(NULL, hub, channel, NULL);
     while (waiter_sleep(*first, 100, 0) || waiter_sleep(*second, 100, 0))
         ; /* the subscription itself wakes both */
 }
@@ -123,7 +123,7 @@ static bool is_asleep(pid_t thread)
 
 static void sleeper_begin(struct sleeper *sleeper, const char *on)
 {
-    sleeper->waiter = waiter_join(hub, on);
+    sleeper->waiter = waiter_join(NULL, hub, on, NULL);
     sleeper->cancel_fd = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&sleeper->thread, NULL, sleeper_thread, sleeper), 0);
     wait_for(sleeper->subscribed && is_asleep(sleeper->id));
@@ -174,12 +174,12 @@ static void test_silent_server_is_noticed_while_others_join(void **state)
     fake.listener = listen_anywhere(&port);
     assert_int_equal(pthread_create(&fake.thread, NULL, fake_redis_serve, &fake), 0);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
-    struct waiter_hub *silent = waiter_hub_open(url, 300);
-    struct waiter *leader = waiter_join(silent, "leader");
+    struct waiter_hub *silent = waiter_hub_open(url, NULL, 300);
+    struct waiter *leader = waiter_join(NULL, silent, "leader", NULL);
     assert_int_equal(pthread_create(&sleeper, NULL, sleep_thread, leader), 0);
     while (joined < JOINS_MAX && !noticed) {
         snprintf(names, sizeof names, "other-%d", joined);
-        others[joined++] = waiter_join(silent, names);
+        others[joined++] = waiter_join(NULL, silent, names, NULL);
         sleep_ms(50);
     }
     assert_true(noticed);

@@ -38,9 +38,9 @@ static bool is_one_of(const char *word, const char *const *words)
 
 const char *command_key(const struct command *command, size_t *length_out)
 {
-    static const char *const keyless[] = {"PING",    "TIME",    "INFO",   "CONFIG",  "PUBLISH",
-                                          "CLUSTER", "DBSIZE",  "SCAN",   "SCRIPT",  "MULTI",
-                                          "EXEC",    "DISCARD", "CLIENT", "UNWATCH", NULL};
+    static const char *const keyless[] = {
+        "PING", "TIME",   "INFO",  "CONFIG", "PUBLISH", "CLUSTER", "PUBSUB",  "DBSIZE",
+        "SCAN", "SCRIPT", "MULTI", "EXEC",   "DISCARD", "CLIENT",  "UNWATCH", NULL};
     static const char *const scripts[] = {"EVAL", "EVALSHA", NULL};
     bool script = is_one_of(command->argv[0], scripts);
     int at = script ? 3 : 1;

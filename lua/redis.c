@@ -400,17 +400,17 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel)
     return command(redis, 2, argv);
 }
 
-bool redis_send_subscribe(struct redis *redis, const char *channel)
+bool redis_send_subscribe(struct redis *redis, const char *channel, bool sharded)
 {
-    const char *argv[] = {"SUBSCRIBE", channel};
+    const char *argv[] = {sharded ? "SSUBSCRIBE" : "SUBSCRIBE", channel};
     return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && flush(redis, false);
 }
 
 /* Sends lazily, because a late UNSUBSCRIBE costs no more than a dropped message, while a late
  * SUBSCRIBE misses messages. */
-bool redis_send_unsubscribe(struct redis *redis, const char *channel)
+bool redis_send_unsubscribe(struct redis *redis, const char *channel, bool sharded)
 {
-    const char *argv[] = {"UNSUBSCRIBE", channel};
+    const char *argv[] = {sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", channel};
     return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && flush(redis, true);
 }
 
@@ -418,15 +418,27 @@ bool redis_send_unsubscribe(struct redis *redis, const char *channel)
  * before the first message of its subscription. */
 static enum redis_event classify(const redisReply *reply)
 {
+    static const struct {
+        const char *word;
+        enum redis_event event;
+    } events[] = {
+        {"subscribe", REDIS_EVENT_SUBSCRIBED},     {"ssubscribe", REDIS_EVENT_SUBSCRIBED},
+        {"unsubscribe", REDIS_EVENT_UNSUBSCRIBED}, {"sunsubscribe", REDIS_EVENT_UNSUBSCRIBED},
+        {"message", REDIS_EVENT_MESSAGE},          {"smessage", REDIS_EVENT_MESSAGE},
+    };
+    enum redis_event event = REDIS_EVENT_OTHER;
+    if (reply->type == REDIS_REPLY_ERROR)
+        return REDIS_EVENT_REFUSED;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
         reply->element[0]->type != REDIS_REPLY_STRING)
         return REDIS_EVENT_OTHER;
-    if (strcasecmp(reply->element[0]->str, "subscribe") == 0)
-        return REDIS_EVENT_SUBSCRIBED;
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (strcasecmp(reply->element[0]->str, events[i].word) == 0)
+            event = events[i].event;
+    bool named = event == REDIS_EVENT_MESSAGE || event == REDIS_EVENT_UNSUBSCRIBED;
     bool texts = reply->element[1]->type == REDIS_REPLY_STRING &&
-                 reply->element[2]->type == REDIS_REPLY_STRING;
-    return texts && strcasecmp(reply->element[0]->str, "message") == 0 ? REDIS_EVENT_MESSAGE
-                                                                       : REDIS_EVENT_OTHER;
+                 (event != REDIS_EVENT_MESSAGE || reply->element[2]->type == REDIS_REPLY_STRING);
+    return named && !texts ? REDIS_EVENT_OTHER : event;
 }
 
 enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
@@ -434,10 +446,12 @@ enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t
 {
     redisReply *reply = redis_parsed(redis);
     enum redis_event event = reply ? classify(reply) : REDIS_EVENT_NONE;
-    if (event == REDIS_EVENT_MESSAGE) {
+    if (event == REDIS_EVENT_MESSAGE || event == REDIS_EVENT_UNSUBSCRIBED)
         snprintf(channel_out, channel_size, "%s", reply->element[1]->str);
+    if (event == REDIS_EVENT_MESSAGE)
         snprintf(message_out, message_size, "%s", reply->element[2]->str);
-    }
+    if (event == REDIS_EVENT_REFUSED)
+        redis_set_error(redis, reply->str);
     freeReplyObject(reply);
     return event;
 }

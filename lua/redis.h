@@ -89,22 +89,25 @@ enum redis_result redis_publish(struct redis *redis, const char *channel, const 
  * connection takes no other commands. */
 enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 
-/* For a connection that holds many subscriptions: sends SUBSCRIBE or UNSUBSCRIBE without waiting;
- * an UNSUBSCRIBE may leave up to 200 ms late. False: there is no connection, or it was lost, or
+/* For a connection that holds many subscriptions: sends SUBSCRIBE or UNSUBSCRIBE without waiting,
+ * with `sharded` SSUBSCRIBE or SUNSUBSCRIBE, which Redis 7 and later know; the ending of a
+ * subscription may leave up to 200 ms late. False: there is no connection, or it was lost, or
  * memory ran out. */
-bool redis_send_subscribe(struct redis *redis, const char *channel);
-bool redis_send_unsubscribe(struct redis *redis, const char *channel);
+bool redis_send_subscribe(struct redis *redis, const char *channel, bool sharded);
+bool redis_send_unsubscribe(struct redis *redis, const char *channel, bool sharded);
 
 enum redis_event {
-    REDIS_EVENT_NONE,       /* no further reply has been read */
-    REDIS_EVENT_SUBSCRIBED, /* Redis confirms one more SUBSCRIBE */
-    REDIS_EVENT_MESSAGE,    /* a message came on a channel */
-    REDIS_EVENT_OTHER,      /* any other reply, such as a confirmed UNSUBSCRIBE */
+    REDIS_EVENT_NONE,         /* no further reply has been read */
+    REDIS_EVENT_SUBSCRIBED,   /* Redis confirms one more subscription */
+    REDIS_EVENT_UNSUBSCRIBED, /* a subscription has ended: it was asked to, or its slot has moved */
+    REDIS_EVENT_MESSAGE,      /* a message came on a channel */
+    REDIS_EVENT_REFUSED,      /* an error reply, which redis_error tells */
+    REDIS_EVENT_OTHER,        /* any other reply */
 };
 
 /* Returns the next event among what redis_fill has read. For REDIS_EVENT_MESSAGE writes the channel
  * and the message as NUL-terminated text, cut to their sizes, and leaves out one whose size is 0;
- * for the others writes nothing. */
+ * for REDIS_EVENT_UNSUBSCRIBED writes the channel; for the others writes nothing. */
 enum redis_event redis_next_event(struct redis *redis, char *channel_out, size_t channel_size,
                                   char *message_out, size_t message_size);
 

@@ -516,7 +516,7 @@ static void test_event_without_its_texts_is_no_message(void **state)
                                           "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
                                           10000);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
-    assert_true(redis_send_subscribe(redis, "c"));
+    assert_true(redis_send_subscribe(redis, "c", false));
     struct pollfd poller = {.fd = redis_fd(redis), .events = POLLIN};
     assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1);
     assert_true(redis_fill(redis));

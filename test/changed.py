@@ -27,6 +27,7 @@ DEPENDS = {  # file of tests: paths, beside its own and those of everyone
     "test/engines/test_semisync.py": SERVERS,
     "test/engines/test_sentinel.py": SERVERS,
     "test/engines/test_transports.py": SERVERS,
+    "test/lock/test_lock_cluster.py": LOCKS,
     "test/lock/test_lock_faults.py": LOCKS,
     "test/lock/test_lock_history.py": LOCKS,
     "test/lock/test_lock_process.py": LOCKS,

@@ -2,7 +2,7 @@
  *
  *   the epoll ◄─ the inbox: jobs done, holds lost, connects done
  *             ◄─ the timer: sleeps over, calls late
- *             ◄─ the pipe of scripts, the hub of messages
+ *             ◄─ the pipe of scripts, the hubs of messages
  *             ◄─ descriptors that waiters of other kinds watch */
 #include "lock/loop/loop.h"
 
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/url.h"
 #include "lock/redis/server.h"
 #include "lock/redis/waiter.h"
 
@@ -76,7 +77,7 @@ static void connect_pipe(struct job *job)
 static void connect_hub(struct job *job)
 {
     struct connecting *connecting = (struct connecting *)(void *)job;
-    waiter_hub_connect(connecting->loop->hub);
+    waiter_hub_connect(connecting->hub);
     on_connected(connecting);
 }
 
@@ -123,13 +124,40 @@ static void on_message(void *context)
     due_put(&operation->loop->sleeping, &operation->timer, 0);
 }
 
-struct waiter_hub *loop_hub(struct seclock_loop *loop)
+static struct waiter_hub *add_hub(struct seclock_loop *loop, const struct redis_server *server,
+                                  const struct url_server *node)
 {
-    struct redis_server *server = loop->hub ? NULL : server_of(loop);
-    if (server)
-        loop->hub = waiter_hub_open_for_loop(redis_server_url(server),
-                                             redis_server_timeout_ms(server), on_message);
-    return loop->hub;
+    struct loop_hub *added = calloc(1, sizeof *added);
+    if (!added)
+        return NULL;
+    added->source.fd = -1;
+    added->connecting = (struct connecting){.job.run = connect_hub, .loop = loop};
+    added->connecting.hub =
+        waiter_hub_open_for_loop(redis_server_url(server), node->port > 0 ? node : NULL,
+                                 redis_server_timeout_ms(server), on_message);
+    if (!added->connecting.hub) {
+        free(added);
+        return NULL;
+    }
+    SLIST_INSERT_HEAD(&loop->hubs, added, in_loop);
+    return added->connecting.hub;
+}
+
+struct waiter_hub *loop_hub(struct seclock_loop *loop, const char *channel)
+{
+    const struct loop_hub *i;
+    struct url_server node;
+    struct redis_server *server = server_of(loop);
+    int count = 0;
+    if (!server || !redis_server_node(server, channel, &node))
+        return NULL;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    {
+        if (waiter_hub_is_at(i->connecting.hub, &node))
+            return i->connecting.hub;
+        count++;
+    }
+    return count < WAITER_HUBS_MAX ? add_hub(loop, server, &node) : NULL;
 }
 
 void loop_sleep(struct operation *operation, int ms, int wait_fd)
@@ -165,15 +193,27 @@ void loop_forget_loss(struct operation *operation)
 /* Takes the operations whose jobs are done, as many as there are now. */
 static void take_done(struct seclock_loop *loop, struct operations *done_out)
 {
+    struct loop_hub *i;
     pthread_mutex_lock(&loop->mutex);
     TAILQ_CONCAT(done_out, &loop->done, in_done);
-    bool pipe = loop->pipe_connecting.done, hub = loop->hub_connecting.done;
-    loop->pipe_connecting.done = loop->hub_connecting.done = false;
-    pthread_mutex_unlock(&loop->mutex);
-    if (pipe)
+    if (loop->pipe_connecting.done)
         script_pipe_connected(loop->pipe);
-    if (hub)
-        waiter_hub_connected(loop->hub);
+    loop->pipe_connecting.done = false;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    {
+        if (i->connecting.done)
+            waiter_hub_connected(i->connecting.hub);
+        i->connecting.done = false;
+    }
+    pthread_mutex_unlock(&loop->mutex);
+}
+
+static bool is_source(const struct seclock_loop *loop, const void *from)
+{
+    const struct loop_hub *i = SLIST_FIRST(&loop->hubs);
+    while (i && from != &i->source)
+        i = SLIST_NEXT(i, in_loop);
+    return i || from == &loop->pipe_source;
 }
 
 /* Reads which of the loop's descriptors have something, and what the small ones have. */
@@ -190,7 +230,7 @@ static void read_all(struct seclock_loop *loop)
         } else if (from == &loop->timer_fd) {
             if (read(loop->timer_fd, &ends, sizeof ends) > 0)
                 loop->timer_ns = INT64_MAX;
-        } else if (from == &loop->pipe_source || from == &loop->hub_source) {
+        } else if (is_source(loop, from)) {
             ((struct source *)from)->ready = true;
         } else {
             due_put(&loop->sleeping, &((struct operation *)from)->timer, 0);
@@ -223,8 +263,9 @@ static void watch_sources(struct seclock_loop *loop)
 {
     if (loop->pipe)
         watch_source(loop, &loop->pipe_source, script_pipe_redis(loop->pipe));
-    if (loop->hub)
-        watch_source(loop, &loop->hub_source, waiter_hub_redis(loop->hub));
+    struct loop_hub *i;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    watch_source(loop, &i->source, waiter_hub_redis(i->connecting.hub));
 }
 
 static int64_t earlier(int64_t ns, int64_t ms)
@@ -239,8 +280,9 @@ static void set_timer(struct seclock_loop *loop)
     int64_t due_ns = first ? first->at_ns : INT64_MAX;
     if (loop->pipe)
         due_ns = earlier(due_ns, script_pipe_due_ms(loop->pipe));
-    if (loop->hub)
-        due_ns = earlier(due_ns, waiter_hub_due_ms(loop->hub));
+    const struct loop_hub *i;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    due_ns = earlier(due_ns, waiter_hub_due_ms(i->connecting.hub));
     if (due_ns >= loop->timer_ns)
         return;
     struct itimerspec timer = {.it_value = clock_timespec(due_ns > 0 ? due_ns : 1)};
@@ -248,7 +290,17 @@ static void set_timer(struct seclock_loop *loop)
     loop->timer_ns = due_ns;
 }
 
-/* Serves the pipe and the hub, if they have something to read or something is due. A connect that
+static void serve_hub(struct seclock_loop *loop, struct loop_hub *served, enum seclock_kind redis,
+                      int64_t now_ms)
+{
+    struct waiter_hub *hub = served->connecting.hub;
+    if ((served->source.ready || waiter_hub_due_ms(hub) <= now_ms) && waiter_hub_turn(hub) &&
+        !add_job(loop, redis, &served->connecting.job))
+        waiter_hub_connected(hub);
+    served->source.ready = false;
+}
+
+/* Serves the pipe and the hubs, if they have something to read or something is due. A connect that
  * finds no thread has failed. */
 static void serve_redis(struct seclock_loop *loop)
 {
@@ -257,10 +309,10 @@ static void serve_redis(struct seclock_loop *loop)
     if (loop->pipe && (loop->pipe_source.ready || script_pipe_due_ms(loop->pipe) <= now_ms) &&
         script_pipe_turn(loop->pipe) && !add_job(loop, redis, &loop->pipe_connecting.job))
         script_pipe_connected(loop->pipe);
-    if (loop->hub && (loop->hub_source.ready || waiter_hub_due_ms(loop->hub) <= now_ms) &&
-        waiter_hub_turn(loop->hub) && !add_job(loop, redis, &loop->hub_connecting.job))
-        waiter_hub_connected(loop->hub);
-    loop->pipe_source.ready = loop->hub_source.ready = false;
+    loop->pipe_source.ready = false;
+    struct loop_hub *i;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    serve_hub(loop, i, redis, now_ms);
 }
 
 void loop_read(struct seclock_loop *loop, struct operations *done_out)
@@ -294,9 +346,8 @@ struct seclock_loop *loop_open(struct seclock_client *client, struct lock_core *
     loop->client = client;
     loop->core = core;
     loop->timer_ns = INT64_MAX;
-    loop->pipe_source.fd = loop->hub_source.fd = -1;
+    loop->pipe_source.fd = -1;
     loop->pipe_connecting = (struct connecting){.job.run = connect_pipe, .loop = loop};
-    loop->hub_connecting = (struct connecting){.job.run = connect_hub, .loop = loop};
     TAILQ_INIT(&loop->all);
     TAILQ_INIT(&loop->ended);
     TAILQ_INIT(&loop->done);
@@ -328,13 +379,16 @@ static void end_threads(struct seclock_loop *loop)
         jobs_close(&loop->jobs[i]);
     if (loop->pipe && !script_pipe_redis(loop->pipe))
         script_pipe_connected(loop->pipe);
-    if (loop->hub && !waiter_hub_redis(loop->hub))
-        waiter_hub_connected(loop->hub);
+    const struct loop_hub *i;
+    SLIST_FOREACH(i, &loop->hubs, in_loop)
+    if (!waiter_hub_redis(i->connecting.hub))
+        waiter_hub_connected(i->connecting.hub);
 }
 
 void loop_close(struct seclock_loop *loop, void (*abandon)(struct operation *operation))
 {
     struct operation *operation;
+    struct loop_hub *hub;
     if (loop->core->generation != process_generation()) {
         close_descriptors(loop);
         return;
@@ -347,7 +401,11 @@ void loop_close(struct seclock_loop *loop, void (*abandon)(struct operation *ope
         operation->loop = NULL;
     }
     script_pipe_close(&loop->pipe);
-    waiter_hub_close(&loop->hub);
+    while ((hub = SLIST_FIRST(&loop->hubs)) != NULL) {
+        SLIST_REMOVE_HEAD(&loop->hubs, in_loop);
+        waiter_hub_close(&hub->connecting.hub);
+        free(hub);
+    }
     due_heap_free(&loop->sleeping);
     close_descriptors(loop);
     pthread_mutex_destroy(&loop->mutex);

@@ -51,11 +51,19 @@ struct source {
     uint64_t connects; /* tells apart two connections of one descriptor */
 };
 
-/* A connect that a thread waits for. */
+/* A connect that a thread waits for: of a hub, or without one of the pipe. */
 struct connecting {
     struct job job;
     struct seclock_loop *loop;
+    struct waiter_hub *hub;
     bool done; /* guarded by the loop's mutex */
+};
+
+/* A hub of waiters: there is one for the server, or one for each node of a cluster. */
+struct loop_hub {
+    struct source source;
+    struct connecting connecting;
+    SLIST_ENTRY(loop_hub) in_loop;
 };
 
 struct seclock_loop {
@@ -67,10 +75,10 @@ struct seclock_loop {
     TAILQ_HEAD(operations, operation) all;
     struct operations ended;  /* their events wait to be taken */
     struct script_pipe *pipe; /* NULL: until used, or scripts go by jobs */
-    struct waiter_hub *hub;   /* NULL: until used */
     bool tried_pipe;
-    struct source pipe_source, hub_source;
-    struct connecting pipe_connecting, hub_connecting;
+    struct source pipe_source;
+    struct connecting pipe_connecting;
+    SLIST_HEAD(, loop_hub) hubs;
     struct jobs *jobs[SECLOCK_KIND_COUNT]; /* by family of kinds */
 
     int inbox_fd;          /* an eventfd: others have put something in */
@@ -94,8 +102,8 @@ bool loop_job(struct operation *operation, enum seclock_result (*work)(struct op
 /* Returns the pipe of scripts to the client's Redis server; NULL: scripts are to go by jobs. */
 struct script_pipe *loop_pipe(struct seclock_loop *loop);
 
-/* Returns that server's hub of waiters; NULL: no memory. */
-struct waiter_hub *loop_hub(struct seclock_loop *loop);
+/* Returns the hub for the waiters of a channel at that server; NULL: see redis_server_waiters. */
+struct waiter_hub *loop_hub(struct seclock_loop *loop, const char *channel);
 
 /* Puts an operation to sleep for `ms`; with `wait_fd` >= 0 until that is readable, too. */
 void loop_sleep(struct operation *operation, int ms, int wait_fd);

@@ -151,12 +151,11 @@ static int sleep_on_channel(struct operation *operation, int ms)
 {
     char channel[LOCK_CHANNEL_MAX];
     struct seclock_handle *handle = operation->handle;
-    struct waiter_hub *hub = loop_hub(operation->loop);
     handle->driver->wait_channel(handle->self, handle, &ms, channel);
     if (operation->waiter && handle->permits > 1)
         waiter_pass(operation->waiter); /* see redis_kind_wait */
-    if (!operation->waiter && hub)
-        operation->waiter = waiter_join_loop(hub, channel, operation);
+    operation->waiter =
+        waiter_join(operation->waiter, loop_hub(operation->loop, channel), channel, operation);
     if (!operation->waiter)
         return ms < WAIT_MS_UNSUBSCRIBED ? ms : WAIT_MS_UNSUBSCRIBED;
     return waiter_doze(operation->waiter) ? ms : 0;

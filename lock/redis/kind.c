@@ -282,8 +282,8 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
     redis_kind_channel(self, handle, &wait_ms, channel);
     if (handle->waiting && handle->permits > 1)
         waiter_pass(handle->waiting);
-    if (!handle->waiting)
-        handle->waiting = waiter_join(redis_server_waiters(self), channel);
+    handle->waiting =
+        waiter_join(handle->waiting, redis_server_waiters(self, channel), channel, NULL);
     if (handle->waiting)
         waiter_sleep(handle->waiting, wait_ms, handle->cancel_fd);
     else
@@ -310,12 +310,9 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
     enum { OTHERS_MAX = sizeof row->others / sizeof row->others[0] };
     char keys[1 + OTHERS_MAX][SCRIPT_KEY_MAX], queue[SCRIPT_KEY_MAX];
     char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
-    const char *message = row->message[0] == '*' ? "*" : "1";
     struct command commands[] = {{.argc = 2, .argv = {"DEL", keys[0]}},
-                                 {.argc = 3, .argv = {"PUBLISH", keys[0], message}},
                                  {.argc = 3, .argv = {"LINDEX", queue, "0"}}};
-    struct command wake = {.argc = 3, .argv = {"PUBLISH", channel, "1"}};
-    size_t count = row->queue ? 3 : 2;
+    size_t count = row->queue ? 2 : 1;
     redis_server_key(self, name, row->field, keys[0]);
     redis_server_key(self, name, row->queue ? row->queue : "", queue);
     for (int i = 0; i < OTHERS_MAX && row->others[i]; i++) {
@@ -325,14 +322,13 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
     }
     bool repeated;
     enum seclock_result result = redis_server_change(self, commands, count, &repeated);
-    const char *head = row->queue ? command_text(&commands[2], -1, NULL) : NULL;
+    const char *head = row->queue ? command_text(&commands[1], -1, NULL) : NULL;
+    if (head)
+        snprintf(channel, sizeof channel, "%s:%.*s", keys[0], SECLOCK_TOKEN_MAX - 2, head);
+    if (result == SECLOCK_OK)
+        redis_server_tell(self, head ? channel : keys[0], row->message[0] == '*' ? "*" : "1");
     if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
         result = lock_none_held(repeated);
-    if (result == SECLOCK_OK && head) {
-        snprintf(channel, sizeof channel, "%s:%.*s", keys[0], SECLOCK_TOKEN_MAX - 2, head);
-        redis_server_commands(self, &wake, 1);
-        command_clear(&wake, 1);
-    }
     command_clear(commands, count);
     return result;
 }
@@ -443,14 +439,15 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     assert(limit > 0);
     const struct redis_row *row = driver->row;
     char permits[SCRIPT_KEY_MAX], key[SCRIPT_KEY_MAX], number[16];
-    struct command commands[] = {{.argc = 5, .argv = {"SET", key, number, "EX", "604800"}},
-                                 {.argc = 3, .argv = {"PUBLISH", permits, "*"}}};
+    struct command set = {.argc = 5, .argv = {"SET", key, number, "EX", "604800"}};
     snprintf(number, sizeof number, "%d", limit);
     redis_server_key(self, name, row->field, permits);
     redis_server_key(self, name, row->limit, key);
     bool repeated;
-    enum seclock_result result = redis_server_change(self, commands, 2, &repeated);
-    command_clear(commands, 2);
+    enum seclock_result result = redis_server_change(self, &set, 1, &repeated);
+    command_clear(&set, 1);
+    if (result == SECLOCK_OK)
+        redis_server_tell(self, permits, "*");
     return result;
 }
 

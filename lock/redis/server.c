@@ -13,11 +13,12 @@
 #include "lock/redis/pipeline.h"
 #include "lock/redis/waiter.h"
 #include "lock/text.h"
+#include "lua/cluster/cluster.h"
 
 enum { IDLE_MAX = 64 };
 
 struct redis_server {
-    pthread_mutex_t mutex; /* guards the idle connections */
+    pthread_mutex_t mutex; /* guards the idle connections and the list of hubs */
     struct process_guard guard;
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
@@ -25,7 +26,9 @@ struct redis_server {
     char place[URL_PLACE_SIZE];
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
-    struct waiter_hub *waiters;
+    bool clustered;
+    size_t hub_count;
+    struct waiter_hub *hubs[WAITER_HUBS_MAX]; /* each is kept until the server is closed */
 };
 
 /* Opening the first connection here checks the URL; it connects when first used. */
@@ -51,11 +54,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
     }
     url_place(url, "redis", server->place);
     server->idle_count = 1;
-    server->waiters = waiter_hub_open(url, timeout_ms);
-    if (!server->waiters) {
-        redis_server_close(&server);
-        return SECLOCK_FAILED;
-    }
+    server->clustered = redis_cluster(server->idle[0]) != NULL;
     *server_out = server;
     return SECLOCK_OK;
 }
@@ -67,7 +66,8 @@ void redis_server_close(struct redis_server **server)
     if (!old)
         return;
     assert(old->idle_count <= IDLE_MAX);
-    waiter_hub_close(&old->waiters);
+    while (old->hub_count > 0)
+        waiter_hub_close(&old->hubs[--old->hub_count]);
     while (old->idle_count > 0)
         redis_close(&old->idle[--old->idle_count]);
     process_unguard(&old->guard);
@@ -77,10 +77,11 @@ void redis_server_close(struct redis_server **server)
 }
 
 /* Only the child runs this, where no other thread exists, so it needs no mutex. The fork has waited
- * for the list to be whole; lent connections stay open, as threads may have been changing them. */
+ * for the lists to be whole; lent connections stay open, as threads may have been changing them. */
 void redis_server_forget(struct redis_server *server)
 {
-    waiter_hub_forget(server->waiters);
+    for (size_t i = 0; i < server->hub_count; i++)
+        waiter_hub_forget(server->hubs[i]);
     for (size_t i = 0; i < server->idle_count; i++)
         redis_drop(server->idle[i]);
 }
@@ -124,9 +125,55 @@ const char *redis_server_url(const struct redis_server *server)
     return server->url;
 }
 
-struct waiter_hub *redis_server_waiters(struct redis_server *server)
+/* ---- waiters ---- */
+
+/* The connection given back last is likely to have run the caller's own call. */
+bool redis_server_node(struct redis_server *server, const char *channel,
+                       struct url_server *node_out)
 {
-    return server->waiters;
+    bool known = !server->clustered;
+    node_out->port = 0;
+    node_out->host[0] = '\0';
+    if (known)
+        return true;
+    pthread_mutex_lock(&server->mutex);
+    for (size_t i = server->idle_count; i > 0 && !known; i--)
+        known = cluster_owner(redis_cluster(server->idle[i - 1]), channel, node_out);
+    pthread_mutex_unlock(&server->mutex);
+    return known;
+}
+
+/* Returns the hub at that node, which may be one to add; NULL: there is none. */
+static struct waiter_hub *hub_at(struct redis_server *server, const struct url_server *node,
+                                 struct waiter_hub **added)
+{
+    struct waiter_hub *hub = NULL;
+    pthread_mutex_lock(&server->mutex);
+    for (size_t i = 0; i < server->hub_count && !hub; i++)
+        if (waiter_hub_is_at(server->hubs[i], node))
+            hub = server->hubs[i];
+    if (!hub && *added && server->hub_count < WAITER_HUBS_MAX) {
+        hub = server->hubs[server->hub_count++] = *added;
+        *added = NULL;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return hub;
+}
+
+/* Opens a hub without the mutex, which a fork takes after the mutex of the list of guards. */
+struct waiter_hub *redis_server_waiters(struct redis_server *server, const char *channel)
+{
+    struct url_server node;
+    struct waiter_hub *made = NULL;
+    if (!redis_server_node(server, channel, &node))
+        return NULL;
+    struct waiter_hub *hub = hub_at(server, &node, &made);
+    if (hub)
+        return hub;
+    made = waiter_hub_open(server->url, server->clustered ? &node : NULL, server->timeout_ms);
+    hub = hub_at(server, &node, &made);
+    waiter_hub_close(&made); /* another thread was first, or there are too many */
+    return hub;
 }
 
 void redis_server_failed(const struct redis_server *server, const struct redis *redis)
@@ -253,6 +300,18 @@ enum seclock_result redis_server_commands(struct redis_server *server, struct co
 {
     bool repeated;
     return run_commands(server, commands, count, &repeated);
+}
+
+void redis_server_tell(struct redis_server *server, const char *channel, const char *message)
+{
+    struct command tell = {.argc = 3, .argv = {"SPUBLISH", channel, message}};
+    enum seclock_result result = redis_server_commands(server, &tell, 1);
+    command_clear(&tell, 1);
+    if (result == SECLOCK_OK)
+        return;
+    tell.argv[0] = "PUBLISH";
+    redis_server_commands(server, &tell, 1);
+    command_clear(&tell, 1);
 }
 
 enum seclock_result redis_server_change(struct redis_server *server, struct command *commands,

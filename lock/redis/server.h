@@ -1,5 +1,5 @@
 /* Private to lock/: one Redis server, shared by all threads of a client: a pool of connections, one
- * subscriber (waiter.h), and the calls that are sent to it. */
+ * subscriber for each node (waiter.h), and the calls that are sent to it. */
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 
@@ -9,6 +9,8 @@
 #include "lua/script.h"
 
 struct redis_server;
+struct url_server;
+struct waiter_hub;
 
 /* Makes a server without connecting. SECLOCK_OK, SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED. */
 enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
@@ -20,7 +22,20 @@ void redis_server_forget(struct redis_server *server);
 
 int redis_server_timeout_ms(const struct redis_server *server); /* of a request */
 const char *redis_server_url(const struct redis_server *server);
-struct waiter_hub *redis_server_waiters(struct redis_server *server);
+
+/* Finds the node at which the waiters of a channel subscribe: in a cluster the owner of its slot,
+ * as the last calls have learnt it; otherwise `node_out` gets port 0. Asks no server. False: it is
+ * not known. */
+bool redis_server_node(struct redis_server *server, const char *channel,
+                       struct url_server *node_out);
+
+/* Returns the hub for the waiters of a channel, for threads. NULL: its node is not known, it is one
+ * of too many, or there is no memory. */
+struct waiter_hub *redis_server_waiters(struct redis_server *server, const char *channel);
+
+/* Wakes the waiters of a channel, with a message for waiter_sleep: what scripts do by
+ * include/tell.lua. Without an answer they wake when they next try. */
+void redis_server_tell(struct redis_server *server, const char *channel, const char *message);
 
 /* Lends a connection to the calling thread, a new one when all are lent; NULL: no memory. The
  * caller gives every connection back, whatever state it is in. */

@@ -24,6 +24,7 @@ struct seen {
     int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds the lock */
     bool mine, released; /* this request's token holds it, or was the last to release it */
     bool unheld;         /* this request was released when it held nothing */
+    bool sharded;        /* the server knows sharded channels: see include/tell.lua */
     int64_t now_us;      /* by the server's clock */
     int64_t fence;       /* the last one given */
 };
@@ -49,12 +50,14 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
 
 /* Sends UNWATCH first, because an earlier round may have ended without EXEC. Only an acquisition
  * watches the fence, since it alone sets it, and other kinds of lock of this name share that key.
- * It also watches for its own release, which may overtake a slow change. */
+ * It also watches for its own release, which may overtake a slow change. The first command is there
+ * for its error alone, from a server without sharded channels. */
 static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
     assert(attempt->redis);
     struct command commands[] = {
+        {.argc = 3, .argv = {"PUBSUB", "SHARDNUMSUB", attempt->lock}},
         {.argc = 1, .argv = {"UNWATCH"}},
         {.argc = acquires ? 4 : 2,
          .argv = {"WATCH", attempt->lock, attempt->fence, attempt->released}},
@@ -63,18 +66,19 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
         {.argc = 2, .argv = {"GET", attempt->released}},
         {.argc = 1, .argv = {"TIME"}},
     };
-    command_run(attempt->redis, commands, 6);
-    enum seclock_result result = result_of(attempt, commands, 6);
-    const char *value = command_text(&commands[2], -1, NULL);
+    command_run(attempt->redis, commands, 7);
+    enum seclock_result result = result_of(attempt, commands + 1, 6);
+    const char *value = command_text(&commands[3], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
-    const char *released = command_text(&commands[4], -1, NULL);
-    seen_out->now_us = command_int(&commands[5], 0) * 1000000 + command_int(&commands[5], 1);
-    seen_out->left_ms = command_int(&commands[2], -1) - seen_out->now_us / 1000;
+    const char *released = command_text(&commands[5], -1, NULL);
+    seen_out->sharded = commands[0].result == REDIS_ANSWERED;
+    seen_out->now_us = command_int(&commands[6], 0) * 1000000 + command_int(&commands[6], 1);
+    seen_out->left_ms = command_int(&commands[3], -1) - seen_out->now_us / 1000;
     seen_out->mine = seen_out->left_ms > 0 && colon && strcmp(colon + 1, token) == 0;
     seen_out->released = released && strcmp(released, token) == 0;
     seen_out->unheld = released && released[0] == '-' && strcmp(released + 1, token) == 0;
-    seen_out->fence = command_int(&commands[3], -1);
-    command_clear(commands, 6);
+    seen_out->fence = command_int(&commands[4], -1);
+    command_clear(commands, 7);
     return result;
 }
 
@@ -206,14 +210,15 @@ static enum seclock_result keep_unheld(struct attempt *attempt, const struct sec
 }
 
 /* Changes the lock and the memory of its release at once, so that a repeat finds one of the two. */
-static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
+static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle,
+                                     bool sharded)
 {
     assert(attempt->redis);
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
         {.argc = 2, .argv = {"DEL", attempt->lock}},
         {.argc = 5, .argv = {"SET", attempt->released, handle->request, "PX", "60000"}},
-        {.argc = 3, .argv = {"PUBLISH", attempt->lock, "1"}},
+        {.argc = 3, .argv = {sharded ? "SPUBLISH" : "PUBLISH", attempt->lock, "1"}},
         {.argc = 1, .argv = {"EXEC"}},
     };
     return change(attempt, commands, 5);
@@ -227,7 +232,8 @@ static enum seclock_result release_once(struct attempt *attempt, struct seclock_
         return seen.released ? SECLOCK_OK : SECLOCK_LOST;
     if (result != SECLOCK_OK && result != SECLOCK_LOST)
         return result;
-    result = result == SECLOCK_OK ? give_back(attempt, handle) : keep_unheld(attempt, handle);
+    result = result == SECLOCK_OK ? give_back(attempt, handle, seen.sharded)
+                                  : keep_unheld(attempt, handle);
     return was_aborted(attempt, result) ? change_by_script(attempt, handle, 0) : result;
 }
 

@@ -7,7 +7,14 @@
  * wake the waiter: two switches between a release and the next holder. A leader that reads its own
  * message needs one. When it leaves, it signals another waiter, which then leads.
  *
-  * The hub's mutex guards all but the sleep in poll(2); only the leader connects and reads. */
+ * why_sharded: a cluster passes a message of PUBLISH on to every node, one of SPUBLISH only to the
+ * owner's replicas. So where the server knows sharded channels, scripts and waiters use these
+ * (include/tell.lua), and a waiter subscribes at the node that has the channel's slot. When the
+ * slot moves, the node ends the subscription; when the waiter's node is not the owner, it refuses.
+ * Either wakes the waiter, whose next try learns the present owner, and before its next sleep it
+ * joins the hub there.
+ *
+ * The hub's mutex guards all but the sleep in poll(2); only the leader connects and reads. */
 #include "lock/redis/waiter.h"
 
 #include <assert.h>
@@ -24,8 +31,10 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "lock/driver.h"
 #include "lock/process.h"
+#include "lua/cluster/map.h"
 #include "lua/script.h"
 
 _Static_assert((int)LOCK_CHANNEL_MAX >= (int)SCRIPT_KEY_MAX + (int)SECLOCK_TOKEN_MAX,
@@ -36,6 +45,9 @@ enum {
     BUCKETS = 256,
     RECONNECT_MS = 50, /* between tries to reach a server */
 };
+
+/* Greater than any number of a SUBSCRIBE: a channel has none, or the server has ended it. */
+#define NO_REQUEST UINT64_MAX
 
 struct waiter {
     struct waiter_hub *hub;
@@ -55,7 +67,7 @@ TAILQ_HEAD(waiters, waiter);
 struct channel {
     LIST_ENTRY(channel) in_bucket;
     struct waiters waiters;
-    uint64_t request; /* the number of its SUBSCRIBE on this connection */
+    uint64_t request; /* the number of its SUBSCRIBE on this connection, or NO_REQUEST */
     char name[CHANNEL_MAX];
 };
 
@@ -63,10 +75,13 @@ struct waiter_hub {
     pthread_mutex_t mutex;
     struct process_guard guard;
     struct redis *redis;
+    struct url_server node; /* of a cluster; port 0: the URL's server */
     int timeout_ms;
     void (*woken)(void *context); /* NULL: threads wait */
     bool connecting;              /* a loop's: another thread has the connection */
-    int64_t connect_ms;           /* a loop's: when to try again */
+    int64_t connect_ms;           /* when to try again */
+    bool unsharded;               /* the server refused sharded channels on the last connection */
+    bool sharded;                 /* the channels of this connection are */
     bool online;                  /* connected, and a SUBSCRIBE sent for every channel */
     uint64_t asked, answered;     /* SUBSCRIBEs on this connection, which answers them in order */
     int64_t silent_ms;            /* since when an answer is due, if one is */
@@ -75,14 +90,26 @@ struct waiter_hub {
     LIST_HEAD(bucket, channel) buckets[BUCKETS];
 };
 
-struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
+static struct redis *open_redis(const char *url, const struct url_server *node, int timeout_ms)
+{
+    char error[128];
+    struct url parts;
+    if (!node)
+        return redis_open(url, timeout_ms, error, sizeof error);
+    return url_parse(url, "redis", &parts, error, sizeof error)
+               ? redis_open_node(&parts, node->host, node->port, timeout_ms)
+               : NULL;
+}
+
+struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms)
 {
     assert(timeout_ms > 0);
-    char error[128];
     struct waiter_hub *hub = calloc(1, sizeof *hub);
     if (!hub)
         return NULL;
-    hub->redis = redis_open(url, timeout_ms, error, sizeof error);
+    if (node)
+        hub->node = *node;
+    hub->redis = open_redis(url, node, timeout_ms);
     if (!hub->redis) {
         free(hub);
         return NULL;
@@ -105,6 +132,11 @@ void waiter_hub_close(struct waiter_hub **hub)
     process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old);
+}
+
+bool waiter_hub_is_at(const struct waiter_hub *hub, const struct url_server *node)
+{
+    return hub->node.port == node->port && strcmp(hub->node.host, node->host) == 0;
 }
 
 /* Leaves the connection alone: a leader may have been changing it at the fork. */
@@ -190,7 +222,7 @@ static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
     if (hub->asked == hub->answered) /* another join must not hide that the server is silent */
         hub->silent_ms = clock_now_ms();
     channel->request = ++hub->asked;
-    if (!redis_send_subscribe(hub->redis, channel->name))
+    if (!redis_send_subscribe(hub->redis, channel->name, hub->sharded))
         hub_lost(hub);
 }
 
@@ -203,19 +235,19 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     snprintf(channel->name, sizeof channel->name, "%s", name);
     TAILQ_INIT(&channel->waiters);
     LIST_INSERT_HEAD(bucket_of(hub, name), channel, in_bucket);
-    channel->request = UINT64_MAX; /* none until the leader has connected */
-    if (hub->online)
-        channel_subscribe(hub, channel);
+    channel->request = NO_REQUEST;
     return channel;
 }
 
 /* Unsubscribes a channel as soon as its last waiter leaves: a busy server should not write messages
- * that nobody reads. */
+ * that nobody reads. A subscription that the server has ended is left alone, because a node that
+ * has not the slot would refuse. */
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
     assert(TAILQ_EMPTY(&channel->waiters));
     LIST_REMOVE(channel, in_bucket);
-    if (hub->online && !redis_send_unsubscribe(hub->redis, channel->name))
+    if (hub->online && channel->request != NO_REQUEST &&
+        !redis_send_unsubscribe(hub->redis, channel->name, hub->sharded))
         hub_lost(hub);
     free(channel);
 }
@@ -243,6 +275,31 @@ static void lead_message(struct waiter_hub *hub, const char *name, const char *t
                   text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
 }
 
+/* The server has ended the subscription, unless its answer to an UNSUBSCRIBE overtakes the present
+ * waiters' SUBSCRIBE. */
+static void lead_unsubscribed(struct waiter_hub *hub, const char *name)
+{
+    struct channel *channel = channel_find(hub, name);
+    if (!channel || channel->request > hub->answered)
+        return;
+    channel->request = NO_REQUEST;
+    wake_some(TAILQ_FIRST(&channel->waiters), LONG_MAX);
+}
+
+/* Begins anew after a refusal, because it does not tell of which channel: after a pause, in which
+ * the waiters learn where the slot is now, or at once without sharded channels. */
+static void lead_refused(struct waiter_hub *hub)
+{
+    struct cluster_redirect ignored;
+    if (!hub->sharded)
+        return;
+    hub->unsharded = cluster_refusal(redis_error(hub->redis), &ignored) == CLUSTER_NO_REFUSAL;
+    if (!hub->unsharded)
+        hub->connect_ms = clock_now_ms() + RECONNECT_MS;
+    redis_drop(hub->redis);
+    hub_lost(hub);
+}
+
 static void lead_events(struct waiter_hub *hub)
 {
     char channel[CHANNEL_MAX], message[32];
@@ -256,6 +313,12 @@ static void lead_events(struct waiter_hub *hub)
         case REDIS_EVENT_MESSAGE:
             lead_message(hub, channel, message);
             break;
+        case REDIS_EVENT_UNSUBSCRIBED:
+            lead_unsubscribed(hub, channel);
+            break;
+        case REDIS_EVENT_REFUSED:
+            lead_refused(hub);
+            break;
         case REDIS_EVENT_OTHER:
             break;
         }
@@ -267,6 +330,8 @@ static void subscribe_all(struct waiter_hub *hub)
     assert(!hub->online);
     struct channel *c;
     hub->asked = hub->answered = 0;
+    hub->sharded = !hub->unsharded;
+    hub->unsharded = false; /* the next server may know them */
     hub->online = true;
     for (int i = 0; i < BUCKETS; i++)
         LIST_FOREACH (c, &hub->buckets[i], in_bucket)
@@ -299,7 +364,7 @@ static int lead_socket(struct waiter_hub *hub)
 {
     assert(hub->leader);
     check_online(hub);
-    if (!hub->online) {
+    if (!hub->online && clock_now_ms() >= hub->connect_ms) {
         redis_drop(hub->redis); /* whatever state it is in */
         lead_connect(hub);
     }
@@ -329,6 +394,8 @@ static void waiter_free(struct waiter *waiter)
     free(waiter);
 }
 
+/* Opens and closes the descriptor with the mutex held, so that a child of fork knows of it. A
+ * waiter that joins a channel with a subscription in force begins woken: it looks at once. */
 static struct waiter *join(struct waiter_hub *hub, const char *name, void *context)
 {
     assert(strlen(name) < CHANNEL_MAX);
@@ -349,6 +416,8 @@ static struct waiter *join(struct waiter_hub *hub, const char *name, void *conte
         waiter->channel = channel;
         TAILQ_INSERT_TAIL(&channel->waiters, waiter, on_channel);
         TAILQ_INSERT_HEAD(&hub->all, waiter, on_hub);
+        if (hub->online && channel->request == NO_REQUEST)
+            channel_subscribe(hub, channel);
         waiter->woken = channel->request <= hub->answered;
     } else {
         waiter_free(waiter);
@@ -358,12 +427,24 @@ static struct waiter *join(struct waiter_hub *hub, const char *name, void *conte
     return waiter;
 }
 
-/* Opens and closes the descriptor with the mutex held, so that a child of fork knows of it. A
- * waiter that joins a channel with a subscription in force begins woken: it looks at once. */
-struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
+/* Subscribes anew where the server has ended the subscription, should the slot be there again. */
+static void stay(struct waiter *waiter)
 {
-    assert(!hub->woken);
-    return join(hub, name, NULL);
+    struct waiter_hub *hub = waiter->hub;
+    pthread_mutex_lock(&hub->mutex);
+    if (hub->online && waiter->channel->request == NO_REQUEST)
+        channel_subscribe(hub, waiter->channel);
+    pthread_mutex_unlock(&hub->mutex);
+}
+
+struct waiter *waiter_join(struct waiter *waiter, struct waiter_hub *hub, const char *name,
+                           void *context)
+{
+    if (waiter && hub && waiter->hub != hub)
+        waiter_leave(&waiter, false);
+    if (waiter)
+        stay(waiter);
+    return waiter || !hub ? waiter : join(hub, name, context);
 }
 
 /* Leads or follows for one sleep in poll(2). False: cancel_fd is readable. */
@@ -451,22 +532,16 @@ void waiter_leave(struct waiter **leaving, bool content)
 
 /* ---- the hub of a loop ---- */
 
-struct waiter_hub *waiter_hub_open_for_loop(const char *url, int timeout_ms,
-                                            void (*woken)(void *context))
+struct waiter_hub *waiter_hub_open_for_loop(const char *url, const struct url_server *node,
+                                            int timeout_ms, void (*woken)(void *context))
 {
     assert(woken);
-    struct waiter_hub *hub = waiter_hub_open(url, timeout_ms);
+    struct waiter_hub *hub = waiter_hub_open(url, node, timeout_ms);
     if (hub) {
         hub->woken = woken;
         redis_never_wait(hub->redis);
     }
     return hub;
-}
-
-struct waiter *waiter_join_loop(struct waiter_hub *hub, const char *channel, void *context)
-{
-    assert(hub->woken);
-    return join(hub, channel, context);
 }
 
 bool waiter_doze(struct waiter *waiter)

@@ -9,12 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How many hubs a server has in the life of a client or a loop: one for each node of a cluster. */
+enum { WAITER_HUBS_MAX = 256 };
+
 struct redis;
+struct url_server;
 struct waiter_hub;
 struct waiter;
 
-/* Makes a hub without connecting. NULL: no memory, or the URL is not of the form. */
-struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
+/* Makes a hub without connecting; with `node`, of that node of the cluster that the URL names.
+ * NULL: no memory, or the URL is not of the form. */
+struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms);
 
 /* No thread may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
@@ -22,10 +27,17 @@ void waiter_hub_close(struct waiter_hub **hub);
 /* In a child of fork: closes the descriptors of the parent's waiters, and leaks the rest. */
 void waiter_hub_forget(struct waiter_hub *hub);
 
-/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
- * waiter_sleep returns as soon as the subscription is in force; the caller then checks whether the
- * event came before. NULL: no memory or descriptors; the caller has to poll. */
-struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
+/* True when the hub was opened with this node. */
+bool waiter_hub_is_at(const struct waiter_hub *hub, const struct url_server *node);
+
+/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX), with `waiter`
+ * NULL, or goes on: call it before each sleep, with the hub of the channel's present owner, or NULL
+ * when that is not known. Returns the waiter from now on; NULL: there is no hub, memory or
+ * descriptor, and the caller has to poll. The first waiter_sleep in a hub returns as soon as the
+ * subscription is in force; the caller then checks whether the event came before. `context` is for
+ * the hub of a loop. */
+struct waiter *waiter_join(struct waiter *waiter, struct waiter_hub *hub, const char *channel,
+                           void *context);
 
 /* Sleeps up to `wait_ms`, or until cancel_fd (if > 0) is readable. True when woken: by a message
  * (its number says how many waiters it wakes, in the order in which they came; "*" wakes all), by
@@ -41,14 +53,11 @@ void waiter_pass(struct waiter *waiter);
  * for. */
 void waiter_leave(struct waiter **waiter, bool content);
 
-/* ---- the hub of a loop: all on one thread; not for waiter_join and waiter_sleep ---- */
+/* ---- the hub of a loop: all on one thread; not for waiter_sleep ---- */
 
 /* Makes the hub, which calls `woken(context)` of a waiter when it is woken. */
-struct waiter_hub *waiter_hub_open_for_loop(const char *url, int timeout_ms,
-                                            void (*woken)(void *context));
-
-/* Begins to wait as waiter_join does. */
-struct waiter *waiter_join_loop(struct waiter_hub *hub, const char *channel, void *context);
+struct waiter_hub *waiter_hub_open_for_loop(const char *url, const struct url_server *node,
+                                            int timeout_ms, void (*woken)(void *context));
 
 /* Begins a sleep; false: do not sleep, it was woken before. And takes the wake-up that `woken` told
  * of, after which the waiter tries. */

@@ -2,7 +2,9 @@
  * node that is needed. It belongs to a struct redis, its seed client, which the callers hold.
  *
  * The seed's own connection leads to any one node; publishing and subscribing use it, because the
- * nodes pass messages on to each other. Commands with keys go through the pipelines below.
+ * nodes pass messages on to each other, except those of sharded channels: a subscriber of these
+ * connects to the channel's owner by redis_open_node. Commands with keys go through the pipelines
+ * below.
  * lua/redis.c opens and closes the client, see struct cluster_hooks. */
 #ifndef LUA_CLUSTER_CLUSTER_H
 #define LUA_CLUSTER_CLUSTER_H
@@ -13,6 +15,7 @@
 #include "lua/redis.h"
 
 struct cluster;
+struct url_server;
 
 enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with its NUL */
 
@@ -31,6 +34,10 @@ struct redis *cluster_master(struct cluster *cluster, size_t master);
 /* Writes a key that begins with `prefix` and lies in a slot of that master. */
 void cluster_master_key(const struct cluster *cluster, size_t master, const char *prefix,
                         char key_out[CLUSTER_KEY_SIZE]);
+
+/* Writes the address of the master that has the key's slot, as far as this client knows, without
+ * asking any server. False: it does not know. */
+bool cluster_owner(const struct cluster *cluster, const char *key, struct url_server *owner_out);
 
 /* ---- pipelines: split by node, sent to all nodes before any reply is read ---- */
 

@@ -315,6 +315,16 @@ void cluster_master_key(const struct cluster *cluster, size_t master, const char
     }
 }
 
+bool cluster_owner(const struct cluster *cluster, const char *key, struct url_server *owner_out)
+{
+    int owner = cluster->map.owner[cluster_slot(key, strlen(key))];
+    if (owner == CLUSTER_NO_NODE)
+        return false;
+    owner_out->port = cluster->map.nodes[owner]->port;
+    snprintf(owner_out->host, sizeof owner_out->host, "%s", cluster->map.nodes[owner]->host);
+    return true;
+}
+
 const struct cluster_hooks cluster_hooks = {
     .open = cluster_open,
     .close = cluster_close,

@@ -55,5 +55,6 @@ end
 if lock[1] then
   return {0, call('PTTL', KEYS[1])}
 end
-call('PUBLISH', KEYS[1] .. ':' .. head, '1')
+local channel, message = KEYS[1] .. ':' .. head, '1'
+-- include: tell.lua
 return {0, alive - now}

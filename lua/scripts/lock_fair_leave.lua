@@ -36,7 +36,8 @@ if head then
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   for _ = 1, 64 do
     if tonumber(call('ZSCORE', KEYS[3], head) or '0') > now then
-      call('PUBLISH', KEYS[1] .. ':' .. head, '1')
+      local channel, message = KEYS[1] .. ':' .. head, '1'
+      -- include: tell.lua
       break
     end
     call('LPOP', KEYS[2])

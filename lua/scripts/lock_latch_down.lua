@@ -38,6 +38,7 @@ if not dated then
 end
 left = call('DECR', KEYS[1])
 if left == 0 then
-  call('PUBLISH', KEYS[1], '*')
+  local channel, message = KEYS[1], '*'
+  -- include: tell.lua
 end
 return {1, left}

@@ -19,7 +19,8 @@ if back == 0 then
   -- include: keep_unheld.lua
   return {0}
 end
-call('PUBLISH', KEYS[1], string.format('%d', back))
+local channel, message = KEYS[1], string.format('%d', back)
+-- include: tell.lua
 if tonumber(ends) <= now then
   return {0}
 end

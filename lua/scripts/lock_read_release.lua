@@ -21,7 +21,8 @@ if call('HINCRBY', KEYS[3], ARGV[1], -1) <= 0 then
   call('HDEL', KEYS[3], ARGV[1])
 end
 if call('ZCARD', KEYS[2]) == 0 then
-  call('PUBLISH', KEYS[1], '*')
+  local channel, message = KEYS[1], '*'
+  -- include: tell.lua
 end
 local time = call('TIME')
 if tonumber(ends) <= time[1] * 1000 + math.floor(time[2] / 1000) then

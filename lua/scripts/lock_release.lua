@@ -24,6 +24,7 @@ else
   end
 end
 if ARGV[2] and ARGV[2] ~= '' then
-  call('PUBLISH', KEYS[1], ARGV[2])
+  local channel, message = KEYS[1], ARGV[2]
+  -- include: tell.lua
 end
 return 1

@@ -19,7 +19,8 @@ end
 call('DEL', KEYS[1])
 if ARGV[2] == '0' then
   call('SET', released_key, request, 'PX', '60000')
-  call('PUBLISH', KEYS[1], '1')
+  local channel, message = KEYS[1], '1'
+  -- include: tell.lua
 else
   call('SET', KEYS[1], string.format('%d:%s', now + ARGV[2], request), 'PX', ARGV[2])
 end

@@ -250,9 +250,9 @@ static void run_plain(struct redis *redis, unsigned what)
 static void ask(struct redis *redis, bool subscribe)
 {
     if (subscribe)
-        redis_send_subscribe(redis, "c");
+        redis_send_subscribe(redis, "c", true);
     else
-        redis_send_unsubscribe(redis, "c");
+        redis_send_unsubscribe(redis, "c", false);
 }
 
 /* Takes every event of what was read: most of it came with the answers to AUTH and SELECT. */
@@ -266,8 +266,9 @@ static void take_events(struct redis *redis)
             redis_next_event(redis, channel, sizeof channel, message, sizeof message);
         if (event == REDIS_EVENT_NONE)
             return;
-        bool texts = memchr(channel, '\0', sizeof channel) && memchr(message, '\0', sizeof message);
-        assert(texts == (event == REDIS_EVENT_MESSAGE));
+        assert((memchr(message, '\0', sizeof message) != NULL) == (event == REDIS_EVENT_MESSAGE));
+        assert((memchr(channel, '\0', sizeof channel) != NULL) ==
+               (event == REDIS_EVENT_MESSAGE || event == REDIS_EVENT_UNSUBSCRIBED));
     }
 }
 

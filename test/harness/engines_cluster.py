@@ -17,9 +17,10 @@ class ClusterNode(RedisServer):
 
     TIMEOUT_MS = 2500  # without an answer, after which the others call a node failed
 
-    def __init__(self, directory, certificates=None):
+    def __init__(self, directory, certificates=None, options=()):
         directory.mkdir()
         super().__init__(directory)
+        self.options = options
         self.certificates = certificates
         self.tls_port = free_port() if certificates else None
         self.bus_port = free_port()
@@ -27,7 +28,7 @@ class ClusterNode(RedisServer):
         self.client = Redis(f"redis://127.0.0.1:{self.port}/0")
 
     def argv(self):
-        return [*super().argv(), *self._tls(), "--cluster-enabled", "yes",
+        return [*super().argv(), *self._tls(), *self.options, "--cluster-enabled", "yes",
                 "--cluster-port", self.bus_port,
                 "--cluster-node-timeout", self.TIMEOUT_MS, "--cluster-require-full-coverage", "no",
                 "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]
@@ -56,10 +57,11 @@ class ClusterNode(RedisServer):
 
 
 class RedisCluster:
-    """Context manager: masters with the slots in equal parts, and one replica of each at most."""
+    """Context manager: masters with the slots in equal parts, and one replica of each at most. The
+    options are further words of redis-server."""
 
-    def __init__(self, masters=3, replicas=3, tls=False):
-        self.master_count, self.replica_count = masters, replicas
+    def __init__(self, masters=3, replicas=3, tls=False, options=()):
+        self.master_count, self.replica_count, self.options = masters, replicas, options
         self.tls, self.certificates, self.nodes = tls, None, []
 
     def __enter__(self):
@@ -83,7 +85,7 @@ class RedisCluster:
         try:
             count = self.master_count + self.replica_count
             self.certificates = Certificates(self.directory) if self.tls else None
-            self.nodes = [ClusterNode(Path(self.directory, str(i)), self.certificates)
+            self.nodes = [ClusterNode(Path(self.directory, str(i)), self.certificates, self.options)
                           for i in range(count)]
             for node in self.nodes:
                 node.start(wait=False)
@@ -166,6 +168,17 @@ class RedisCluster:
     def replica_of(self, master):
         return next(node for node in self.alive() if not node.is_master()
                     and node("ROLE")[2] in (master.port, master.tls_port))
+
+    def fail_over(self, replica):
+        """Makes the replica the owner of its living master's slots. The others vote for it once
+        they know that it is a replica."""
+        def known(node):
+            ports = [member[1] for _, _, *members in node("CLUSTER", "SLOTS")
+                     for member in members[1:]]
+            return replica.port in ports
+        self.wait("all know the replica", lambda: all(known(node) for node in self.alive()))
+        replica("CLUSTER", "FAILOVER")
+        self.wait("the replica takes over", replica.is_master)
 
     def __call__(self, *words):
         """A command with a key, at the node that has it."""
