@@ -57,6 +57,16 @@ struct lock_driver {
     void (*renew)(void *self, struct seclock_handle *const *handles, size_t count,
                   enum seclock_result *results_out);
 
+    /* Both NULL for kinds that elect nobody. proclaim renews one hold, whose fence is known, and in
+     * one atomic step with a look whether the hold still stands makes handle->value the leader's.
+     * Results as of `renew`; a sending that comes late must not undo a later proclamation.
+     *
+     * leader fills in who leads: the holder of the lock, if it has proclaimed a value. SECLOCK_OK;
+     * SECLOCK_FAILED or SECLOCK_UNKNOWN: not answered. */
+    enum seclock_result (*proclaim)(void *self, struct seclock_handle *handle);
+    enum seclock_result (*leader)(const struct lock_driver *driver, void *self, const char *name,
+                                  struct seclock_leader *leader_out);
+
     /* SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED, SECLOCK_UNKNOWN. A repeat after SECLOCK_UNKNOWN
      * must not release twice. Also called for a handle whose acquisition is SECLOCK_UNKNOWN. */
     enum seclock_result (*release)(void *self, struct seclock_handle *handle);

@@ -49,6 +49,13 @@ struct seclock_handle {
     void *driver_data;      /* the driver's own; freed by its `drop` */
     void *waiting;          /* the driver's own while it waits; freed by its `stop_waiting` */
 
+    /* What the holder proclaims. Set and read as a renewal: by one thread at a time. */
+    char *value;           /* NULL: nothing */
+    char *former_value;    /* the one before, while `proclaims`; NULL: none */
+    uint64_t value_number; /* grows with each proclamation of an owner */
+    bool proclaims;        /* the renewal under way is to tell the server of `value` */
+    bool observes;         /* not a hold: its caller waits for news of the leader */
+
     /* The core's and the watchdog's: */
     _Atomic int state; /* enum seclock_state, before a look at the deadline */
     _Atomic int64_t deadline_ns;

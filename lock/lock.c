@@ -185,10 +185,35 @@ bool lock_may_renew(const struct seclock_handle *handle, enum seclock_result *re
     return !lost;
 }
 
+void lock_value_begin(struct seclock_handle *handle, char *value)
+{
+    handle->proclaims = value != NULL;
+    if (!value)
+        return;
+    handle->former_value = handle->value;
+    handle->value = value;
+    handle->value_number = atomic_fetch_add(&handle->core->requests, 1) + 1;
+}
+
+static void value_end(struct seclock_handle *handle, enum seclock_result result)
+{
+    char *dropped = handle->former_value;
+    handle->proclaims = false;
+    handle->former_value = NULL;
+    if (result == SECLOCK_FAILED) {
+        char *former = dropped;
+        dropped = handle->value;
+        handle->value = former;
+    }
+    free(dropped);
+}
+
 enum seclock_result lock_renewed(struct seclock_handle *handle, enum seclock_result result,
                                  int64_t sent_ns)
 {
     bool kept = handle_extend(handle, result, sent_ns, handle->now_ns());
+    if (handle->proclaims)
+        value_end(handle, result);
     if (handle->renews)
         watchdog_renewal_end(handle->watchdog, handle, result, sent_ns);
     if (kept && result != SECLOCK_LOST)
@@ -198,17 +223,28 @@ enum seclock_result lock_renewed(struct seclock_handle *handle, enum seclock_res
 }
 
 /* Only the owner renews a hold that the watchdog does not. */
+enum seclock_result lock_renew(struct seclock_handle *handle, char *value)
+{
+    enum seclock_result result;
+    if (!lock_may_renew(handle, &result)) {
+        free(value);
+        return result;
+    }
+    if (handle->renews)
+        watchdog_renewal_begin(handle->watchdog, handle, true);
+    lock_value_begin(handle, value);
+    int64_t sent_ns = handle->now_ns();
+    if (value)
+        result = handle->driver->proclaim(handle->self, handle);
+    else
+        handle->driver->renew(handle->self, &handle, 1, &result);
+    return lock_renewed(handle, result, sent_ns);
+}
+
 enum seclock_result seclock_renew(struct seclock_handle *handle)
 {
     UNCANCELLED;
-    enum seclock_result result;
-    if (!lock_may_renew(handle, &result))
-        return result;
-    if (handle->renews)
-        watchdog_renewal_begin(handle->watchdog, handle, true);
-    int64_t sent_ns = handle->now_ns();
-    handle->driver->renew(handle->self, &handle, 1, &result);
-    return lock_renewed(handle, result, sent_ns);
+    return lock_renew(handle, NULL);
 }
 
 enum seclock_result lock_released(struct seclock_handle *handle, enum seclock_state before,
@@ -263,5 +299,7 @@ void seclock_free(struct seclock_handle **handle)
         assert(!old->renewing && !old->notifying);
         core_let_go(old->core);
     }
+    free(old->value);
+    free(old->former_value);
     free(old);
 }

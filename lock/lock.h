@@ -30,6 +30,13 @@ bool lock_is_owned(const struct seclock_handle *handle);
 /* False, with the result of the renewal and its reason, when it need not be sent. */
 bool lock_may_renew(const struct seclock_handle *handle, enum seclock_result *result_out);
 
+/* Renews a hold; with a `value`, which it takes over, by lock_driver.proclaim. */
+enum seclock_result lock_renew(struct seclock_handle *handle, char *value);
+
+/* Sets what the renewal that has begun is to proclaim, and takes it over; NULL: nothing new.
+ * lock_renewed restores the former value if the new one was certainly not proclaimed. */
+void lock_value_begin(struct seclock_handle *handle, char *value);
+
 /* Applies the answer to a renewal that was sent at `sent_ns`, after watchdog_renewal_begin if the
  * watchdog renews the hold. Returns the result for the caller. */
 enum seclock_result lock_renewed(struct seclock_handle *handle, enum seclock_result result,

@@ -58,6 +58,7 @@ extern "C" {
 #define SECLOCK_STATS() SECLOCK_SIZED(seclock_stats, )
 #define SECLOCK_KIND_STATS() SECLOCK_SIZED(seclock_kind_stats, )
 #define SECLOCK_EVENT() SECLOCK_SIZED(seclock_event, )
+#define SECLOCK_LEADER() SECLOCK_SIZED(seclock_leader, )
 
 enum {
     SECLOCK_NAME_MAX = 96,   /* bytes of a name, with its NUL */
@@ -67,7 +68,8 @@ enum {
     SECLOCK_PERMITS_MAX = 1000, /* permits of one acquisition */
     SECLOCK_LEASE_MS_MIN = 10,
     SECLOCK_LEASE_MS_MAX = 86400000,
-    SECLOCK_FOREVER = -1, /* as a wait_ms */
+    SECLOCK_FOREVER = -1,           /* as a wait_ms */
+    SECLOCK_LEADER_VALUE_MAX = 256, /* bytes of what a leader proclaims, with its NUL */
 };
 
 /* The kinds of lock: identifier, name, URL scheme of the servers it uses, and what it does.
@@ -366,6 +368,72 @@ SECLOCK_API enum seclock_result seclock_loop_release(struct seclock_loop *loop,
 /* Ends the wait of an acquisition: its event comes soon, mostly SECLOCK_CANCELLED; it may be
  * SECLOCK_OK. Does nothing when none is under way. */
 SECLOCK_API void seclock_loop_cancel(struct seclock_loop *loop, struct seclock_handle *handle);
+
+/* ---- leader election ----
+ *
+ * A leader is the holder of a lock who has proclaimed a value, such as its address. The hold is one
+ * as any other: renewed by the watchdog, told of its loss by on_lost, released to resign. Its fence
+ * is the leader's term. The value belongs to the hold: it counts as long as the hold stands at the
+ * server, and needs no clean-up. Of the kinds without a fence that orders holders (semaphore,
+ * permit, latch, red, get-lock), and for readers, each function gives SECLOCK_UNSUPPORTED.
+ *
+ * A leader that sleeps through its lease may believe for a moment that it still leads. So whatever
+ * it writes elsewhere has to carry the term, and be refused there after a greater one. */
+
+struct seclock_leader {
+    size_t size;                          /* see Versions above */
+    bool led;                             /* somebody leads; otherwise the rest is empty */
+    uint64_t term;                        /* the leader's fence */
+    char holder[SECLOCK_TOKEN_MAX];       /* the leader's seclock_token */
+    char value[SECLOCK_LEADER_VALUE_MAX]; /* what it proclaimed last */
+};
+
+/* Acquires as seclock_acquire does, and proclaims the value. SECLOCK_OK: the caller leads until the
+ * hold is lost or released. SECLOCK_UNKNOWN: *handle_out has a hold, and whether it holds or its
+ * value is proclaimed is in doubt; seclock_proclaim finds out, seclock_release gives it up.
+ * Otherwise *handle_out is NULL, and the results are those of seclock_acquire; SECLOCK_FAILED also
+ * when the lock was acquired and the value certainly not proclaimed: then it is released, or ends
+ * with its lease. */
+SECLOCK_API enum seclock_result seclock_campaign(struct seclock_client *client,
+                                                 const struct seclock_request *request,
+                                                 const char *value,
+                                                 struct seclock_handle **handle_out);
+
+/* Proclaims a value (0 .. SECLOCK_LEADER_VALUE_MAX - 1 bytes) in place of the last one, and renews
+ * the lease as seclock_renew does; any hold may, not only one of seclock_campaign. The server does
+ * it only while the hold stands, in one step with the look, and a sending that comes late undoes no
+ * later proclamation. SECLOCK_OK; SECLOCK_LOST: the term is over; SECLOCK_NOT_OWNER: released;
+ * SECLOCK_FAILED: the former value stays; SECLOCK_UNKNOWN: either may be there until the value is
+ * proclaimed again. Of holds of one owner, the one that proclaimed is to be released last. */
+SECLOCK_API enum seclock_result seclock_proclaim(struct seclock_handle *handle, const char *value);
+
+/* Does the same in a loop: SECLOCK_EVENT_RENEWED follows, with one of these results. An election in
+ * a loop is seclock_loop_acquire and then this; seclock_leader and seclock_observe wait. */
+SECLOCK_API enum seclock_result seclock_loop_proclaim(struct seclock_loop *loop,
+                                                      struct seclock_handle *handle,
+                                                      const char *value);
+
+/* Resigns: releases the hold. The value ends with it. */
+static inline enum seclock_result seclock_resign(struct seclock_handle *handle)
+{
+    return seclock_release(handle);
+}
+
+/* Asks who leads. SECLOCK_OK, also when nobody does; SECLOCK_FAILED. */
+SECLOCK_API enum seclock_result seclock_leader(struct seclock_client *client,
+                                               enum seclock_kind kind, const char *name,
+                                               struct seclock_leader *leader_out);
+
+/* Waits for news of the leader: until there is another one, or none, or another value than
+ * `leader` says, which then has the news. Begin with SECLOCK_LEADER(), which knows of none. Of the
+ * request it uses name, kind, wait_ms and cancel_fd. Proclamations end the sleep at once on Redis,
+ * but for the kind spin; all else, such as a leader's end, is learnt by asking every poll_ms of the
+ * client. News that come fast may be skipped, but never the last.
+ * SECLOCK_OK; SECLOCK_TIMEOUT; SECLOCK_CANCELLED; SECLOCK_FAILED: no server answered for outage_ms.
+ * Unless SECLOCK_OK, `leader` stays as it was. */
+SECLOCK_API enum seclock_result seclock_observe(struct seclock_client *client,
+                                                const struct seclock_request *request,
+                                                struct seclock_leader *leader);
 
 /* ---- several locks at once ---- */
 

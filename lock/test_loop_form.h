@@ -264,9 +264,55 @@ static inline enum seclock_result form_renew(struct seclock_handle *handle)
     return form_do(handle, seclock_loop_renew, seclock_renew);
 }
 
+/* What has no loop, or begins nothing there, is for the library to refuse. */
+static inline enum seclock_result form_proclaim(struct seclock_handle *handle, const char *value)
+{
+    struct form_hold *hold = form_hold_of(handle);
+    if (!hold || seclock_fence(handle) == 0)
+        return seclock_proclaim(handle, value);
+    pthread_mutex_lock(&hold->form->mutex);
+    enum seclock_result result = seclock_loop_proclaim(hold->form->loop, handle, value);
+    form_keep_error(seclock_error());
+    pthread_mutex_unlock(&hold->form->mutex);
+    if (result == SECLOCK_OK) {
+        result = form_wait(hold, 0);
+        form_keep_error(hold->error);
+    }
+    return result;
+}
+
 static inline enum seclock_result form_release(struct seclock_handle *handle)
 {
     return form_do(handle, seclock_loop_release, seclock_release);
+}
+
+/* As seclock_campaign, which has no form for loops: an acquisition and a proclamation. */
+static inline enum seclock_result form_campaign(struct seclock_client *client,
+                                                const struct seclock_request *request,
+                                                const char *value,
+                                                struct seclock_handle **handle_out)
+{
+    char why[256];
+    bool wrong = !value || strlen(value) >= SECLOCK_LEADER_VALUE_MAX ||
+                 request->mode == SECLOCK_MODE_READ || request->limit > 0;
+    if (wrong || request->kind == SECLOCK_KIND_RED || request->kind == SECLOCK_KIND_GET_LOCK ||
+        request->kind == SECLOCK_KIND_SEMAPHORE || request->kind == SECLOCK_KIND_PERMIT) {
+        enum seclock_result refused = seclock_campaign(client, request, value, handle_out);
+        form_keep_error(seclock_error());
+        return refused;
+    }
+    enum seclock_result result = form_acquire(client, request, handle_out);
+    if (result == SECLOCK_OK)
+        result = form_proclaim(*handle_out, value);
+    if (result == SECLOCK_FAILED || result == SECLOCK_LOST) {
+        snprintf(why, sizeof why, "%s", form_error);
+        if (*handle_out)
+            form_release(*handle_out);
+        form_free(handle_out);
+        form_keep_error(why);
+        return SECLOCK_FAILED;
+    }
+    return result;
 }
 
 /* The reason of this thread's last failure, in a loop or not. */
@@ -278,6 +324,8 @@ static inline const char *form_reason(void)
 #define seclock_acquire form_acquire
 #define seclock_latch_await form_await
 #define seclock_renew form_renew
+#define seclock_proclaim form_proclaim
+#define seclock_campaign form_campaign
 #define seclock_release form_release
 #define seclock_free form_free
 #define seclock_close form_close

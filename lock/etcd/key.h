@@ -7,7 +7,7 @@
  *   /seclock/PREFIX.NAME/ended/REQUEST   a request that was given up while a sending of it could
  *                                        still arrive: it then makes no key
  *
- * The value of the first two is the owner's text. */
+ * The value of the first two is the owner's text, and of a leader what it proclaims. */
 #ifndef LOCK_ETCD_KEY_H
 #define LOCK_ETCD_KEY_H
 

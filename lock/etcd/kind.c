@@ -34,7 +34,8 @@ enum {
     RENEWED_AT_ONCE = 64, /* keys of one transaction; etcd allows 128 operations */
     READERS_MAX = 256,    /* that an operator's request looks at */
     BODY_MAX = 12 * ETCD_KEY64_SIZE,
-    VALUE64_SIZE = (SECLOCK_TOKEN_MAX + 2) / 3 * 4 + 4,
+    VALUE_SIZE = SECLOCK_TOKEN_MAX + 17 + SECLOCK_LEADER_VALUE_MAX, /* of a key */
+    VALUE64_SIZE = (VALUE_SIZE + 2) / 3 * 4 + 4,
 };
 
 struct etcd_kind {
@@ -539,6 +540,57 @@ static void etcd_renew(void *self, struct seclock_handle *const *handles, size_t
     }
 }
 
+/* Reads the answer to a proclamation that changed nothing. */
+static enum seclock_result proclaimed_before(const struct claim *claim, const char *value64,
+                                             const struct etcd_answer *answer)
+{
+    const json_t *key = first_key(answer);
+    const char *present = json_string_value(json_object_get(key, "value"));
+    if (etcd_number(key, "create_revision") != claim->revision)
+        return SECLOCK_LOST;
+    return present && strcmp(present, value64) == 0
+               ? SECLOCK_OK
+               : lock_fail(SECLOCK_FAILED, "etcd: a later proclamation came first");
+}
+
+/* The value of a leader's key is its owner, the number of the proclamation, and what it proclaims:
+ * so of two values of one key the later is the greater one. */
+static enum seclock_result write_value(struct etcd_kind *kind, const struct claim *claim,
+                                       const struct seclock_handle *handle)
+{
+    char key64[ETCD_KEY64_SIZE], value[VALUE_SIZE], value64[ETCD_KEY64_SIZE], body[BODY_MAX];
+    struct etcd_answer answer;
+    snprintf(value, sizeof value, "%s %016" PRIx64 " %s", handle->owner, handle->value_number,
+             handle->value);
+    etcd_key_write(&claim->key, key64);
+    etcd_encode(value, value64);
+    int length = snprintf(
+        body, sizeof body,
+        "{\"compare\":[{\"target\":\"CREATE\",\"key\":\"%s\",\"create_revision\":\"%" PRId64
+        "\"},{\"target\":\"VALUE\",\"result\":\"LESS\",\"key\":\"%s\",\"value\":\"%s\"}],"
+        "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",\"lease\":\"%" PRId64
+        "\"}}],\"failure\":[{\"request_range\":{\"key\":\"%s\"}}]}",
+        key64, claim->revision, key64, value64, key64, value64, etcd_lease_id(claim->lease), key64);
+    assert(length < (int)sizeof body);
+    enum seclock_result result =
+        etcd_call(kind->etcd, "/v3/kv/txn", body, kind->timeout_ms, &answer);
+    if (result == SECLOCK_OK && !succeeded(&answer))
+        result = proclaimed_before(claim, value64, &answer);
+    if (answer.code == ETCD_NOT_FOUND)
+        etcd_lease_ended(claim->lease);
+    etcd_answer_free(&answer);
+    return result;
+}
+
+static enum seclock_result etcd_proclaim(void *self, struct seclock_handle *handle)
+{
+    struct etcd_kind *kind = self;
+    enum seclock_result result = renew_lease(kind, handle, kind->timeout_ms);
+    if (result == SECLOCK_OK)
+        return write_value(kind, handle->driver_data, handle);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result; /* nothing is proclaimed yet */
+}
+
 static enum seclock_result etcd_release(void *self, struct seclock_handle *handle)
 {
     struct etcd_kind *kind = self;
@@ -584,8 +636,8 @@ struct queue_state {
     int64_t keys, holders;
     int64_t first_revision, last_revision; /* of the holders */
     char first64[ETCD_KEY64_SIZE];         /* the key of the first */
-    char owner64[VALUE64_SIZE];
-    int64_t writer_revision; /* of the first writer; 0: none */
+    char value64[VALUE64_SIZE];            /* its value */
+    int64_t writer_revision;               /* of the first writer; 0: none */
 };
 
 /* Copies a text of the answer if it fits and can stand in JSON as it is. */
@@ -623,7 +675,7 @@ static enum seclock_result read_first(struct etcd_kind *kind, const char *name,
     state->mode =
         state->first_revision == state->writer_revision ? SECLOCK_MODE_WRITE : SECLOCK_MODE_READ;
     copy_text(first, "key", state->first64, sizeof state->first64);
-    copy_text(first, "value", state->owner64, sizeof state->owner64);
+    copy_text(first, "value", state->value64, sizeof state->value64);
     etcd_answer_free(&answer);
     return result;
 }
@@ -665,13 +717,22 @@ static enum seclock_result read_state(struct etcd_kind *kind, const char *name,
     return result;
 }
 
+/* Base64 whose length is no multiple of four, or which is not base64, gives an empty text; padding
+ * gives a NUL. */
+static void decode(const char *value64, char value_out[VALUE64_SIZE])
+{
+    int length = EVP_DecodeBlock((unsigned char *)value_out, (const unsigned char *)value64,
+                                 (int)strlen(value64));
+    value_out[length > 0 ? length : 0] = '\0';
+}
+
 static enum seclock_result etcd_status(const struct lock_driver *driver, void *self,
                                        const char *name, struct seclock_status *status_out)
 {
     (void)driver;
     struct queue_state state;
     struct etcd_answer readers;
-    unsigned char owner[VALUE64_SIZE];
+    char value[VALUE64_SIZE];
     enum seclock_result result = read_state(self, name, &state, &readers);
     etcd_answer_free(&readers);
     status_out->waiting = 0;
@@ -684,10 +745,27 @@ static enum seclock_result etcd_status(const struct lock_driver *driver, void *s
     status_out->count = state.holders;
     status_out->waiting = state.keys > state.holders ? state.keys - state.holders : 0;
     status_out->fence = (uint64_t)state.last_revision;
-    int length =
-        EVP_DecodeBlock(owner, (const unsigned char *)state.owner64, (int)strlen(state.owner64));
-    snprintf(status_out->holder, sizeof status_out->holder, "%.*s",
-             length > 0 && length < SECLOCK_TOKEN_MAX + 2 ? length : 0, (const char *)owner);
+    decode(state.value64, value);
+    snprintf(status_out->holder, sizeof status_out->holder, "%.*s", (int)strcspn(value, " "),
+             value);
+    return SECLOCK_OK;
+}
+
+static enum seclock_result etcd_leader(const struct lock_driver *driver, void *self,
+                                       const char *name, struct seclock_leader *leader_out)
+{
+    (void)driver;
+    struct queue_state state;
+    char value[VALUE64_SIZE];
+    enum seclock_result result = read_first(self, name, &state);
+    decode(state.value64, value);
+    char *number = strchr(value, ' '), *said = number ? strchr(number + 1, ' ') : NULL;
+    if (result != SECLOCK_OK || !state.held || state.mode != SECLOCK_MODE_WRITE || !said)
+        return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
+    leader_out->led = true;
+    leader_out->term = (uint64_t)state.first_revision;
+    snprintf(leader_out->holder, sizeof leader_out->holder, "%.*s", (int)(number - value), value);
+    snprintf(leader_out->value, sizeof leader_out->value, "%s", said + 1);
     return SECLOCK_OK;
 }
 
@@ -756,6 +834,8 @@ const struct lock_driver etcd_driver = {
     .wait_fd = etcd_wait_fd,
     .stop_waiting = etcd_stop_waiting,
     .renew = etcd_renew,
+    .proclaim = etcd_proclaim,
+    .leader = etcd_leader,
     .release = etcd_release,
     .lapse = etcd_lapse,
     .drop = etcd_drop,

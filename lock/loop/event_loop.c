@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "lock/election/election.h"
 #include "lock/lock.h"
 #include "lock/loop/operation.h"
 #include "lock/text.h"
@@ -78,6 +79,7 @@ static void leave(struct seclock_handle *handle)
         TAILQ_REMOVE(&loop->all, operation, in_loop);
         due_remove(&loop->sleeping, &operation->timer);
     }
+    free(operation->value);
     free(operation->error);
     free(operation);
 }
@@ -161,10 +163,10 @@ enum seclock_result seclock_loop_await(struct seclock_loop *loop,
     return result == SECLOCK_OK ? acquire(loop, &latch, handle_out) : result;
 }
 
-static enum seclock_result begin(struct seclock_loop *loop, struct seclock_handle *handle,
-                                 enum seclock_event_kind what)
+static enum seclock_result usable_for(const struct seclock_loop *loop,
+                                      const struct seclock_handle *handle)
 {
-    struct operation *operation = handle ? handle->operation : NULL;
+    const struct operation *operation = handle ? handle->operation : NULL;
     enum seclock_result result = usable(loop);
     if (result != SECLOCK_OK)
         return result;
@@ -174,7 +176,16 @@ static enum seclock_result begin(struct seclock_loop *loop, struct seclock_handl
         return lock_fail(SECLOCK_CONFIG, "the handle's last operation has not ended");
     if (!handle->driver->release)
         return lock_fail(SECLOCK_CONFIG, "a latch is not held");
-    operation_begin(operation, what, 0);
+    return SECLOCK_OK;
+}
+
+static enum seclock_result begin(struct seclock_loop *loop, struct seclock_handle *handle,
+                                 enum seclock_event_kind what)
+{
+    enum seclock_result result = usable_for(loop, handle);
+    if (result != SECLOCK_OK)
+        return result;
+    operation_begin(handle->operation, what, 0);
     settle(loop);
     return SECLOCK_OK;
 }
@@ -182,6 +193,24 @@ static enum seclock_result begin(struct seclock_loop *loop, struct seclock_handl
 enum seclock_result seclock_loop_renew(struct seclock_loop *loop, struct seclock_handle *handle)
 {
     UNCANCELLED;
+    return begin(loop, handle, SECLOCK_EVENT_RENEWED);
+}
+
+enum seclock_result seclock_loop_proclaim(struct seclock_loop *loop, struct seclock_handle *handle,
+                                          const char *value)
+{
+    UNCANCELLED;
+    char *copy;
+    enum seclock_result result = usable_for(loop, handle);
+    if (result == SECLOCK_OK)
+        result = election_value(handle, value, &copy);
+    if (result != SECLOCK_OK)
+        return result;
+    if (seclock_fence(handle) == 0) {
+        free(copy);
+        return lock_fail(SECLOCK_CONFIG, "the hold is in doubt: renew it first");
+    }
+    handle->operation->value = copy;
     return begin(loop, handle, SECLOCK_EVENT_RENEWED);
 }
 

@@ -28,6 +28,7 @@ struct operation {
     bool cancelled;
     enum seclock_state before; /* of a release: the hold's state when it was sent */
     int64_t sent_ns;           /* of a renewal */
+    char *value;               /* that a renewal is to proclaim; NULL: none */
 
     struct due timer;      /* when its sleep ends */
     struct waiter *waiter; /* of a channel */

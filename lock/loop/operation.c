@@ -12,9 +12,17 @@ enum { WAIT_MS_UNSUBSCRIBED = 50 };
 
 /* ---- the end ---- */
 
+static char *take_value(struct operation *operation)
+{
+    char *value = operation->value;
+    operation->value = NULL;
+    return value;
+}
+
 static void end(struct operation *operation, enum seclock_result result)
 {
     assert(operation->phase == OPERATION_UNDER_WAY);
+    free(take_value(operation)); /* of a renewal that was not sent */
     loop_keep_result(operation, result);
     operation->phase = OPERATION_ENDED;
     TAILQ_INSERT_TAIL(&operation->loop->ended, operation, in_ended);
@@ -45,7 +53,7 @@ static enum seclock_result work_leave(struct operation *operation)
 
 static enum seclock_result work_renew(struct operation *operation)
 {
-    return seclock_renew(operation->handle);
+    return lock_renew(operation->handle, take_value(operation));
 }
 
 static enum seclock_result work_release(struct operation *operation)
@@ -211,6 +219,8 @@ static void renew(struct operation *operation)
     bool begun = by_pipe(operation) &&
                  (!handle->renews || watchdog_renewal_begin(handle->watchdog, handle, false));
     operation->sent_ns = handle->now_ns();
+    if (begun)
+        lock_value_begin(handle, take_value(operation));
     if (begun && !send(operation, LOCK_RENEW))
         end(operation,
             lock_renewed(handle, lock_fail(SECLOCK_FAILED, "out of memory"), operation->sent_ns));

@@ -251,6 +251,74 @@ static void table_renew(void *self, struct seclock_handle *const *handles, size_
             learn_fence(pool, handles[i]);
 }
 
+/* ---- elections ---- */
+
+#define LATER                                                                                      \
+    "VALUES(fence)>lock_leader.fence OR"                                                           \
+    "(VALUES(fence)=lock_leader.fence AND VALUES(number)>=lock_leader.number)"
+
+/* Writes the record of a holder; the SELECT then tells whether it was written, now or by the first
+ * of two sendings. The fence is assigned last, because MySQL compares with what it has assigned. */
+static void proclaim_text(const struct mysql_pool *pool, const struct seclock_handle *handle,
+                          struct sql_text *sql)
+{
+    mysql_write(pool, sql,
+                "INSERT INTO lock_leader(name,fence,number,holder,value)"
+                "SELECT name,fence,%u,owner,%t FROM distributed_lock WHERE " HELD
+                "ON DUPLICATE KEY UPDATE value=IF(" LATER ",VALUES(value),lock_leader.value),"
+                "holder=IF(" LATER ",VALUES(holder),holder),"
+                "number=IF(" LATER ",VALUES(number),lock_leader.number),"
+                "fence=GREATEST(lock_leader.fence,VALUES(fence));",
+                handle->value_number, handle->value, handle->name, handle->request);
+    mysql_write(pool, sql, "SELECT 1 FROM lock_leader WHERE name=%k AND fence=%u AND number>=%u",
+                handle->name, (uint64_t)handle->fence, handle->value_number);
+}
+
+/* why_two_steps: a record of a hold that has ended does no harm, since it does not count. So the
+ * renewal need not be in the transaction of the record. */
+static enum seclock_result table_proclaim(void *self, struct seclock_handle *handle)
+{
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(self);
+    if (!db)
+        return SECLOCK_FAILED;
+    proclaim_text(self, handle, &sql);
+    enum seclock_result result = mysql_pool_query(self, NULL, db, &sql, NULL);
+    if (result == SECLOCK_OK && !db_row(db))
+        result = SECLOCK_LOST;
+    mysql_pool_give(self, db);
+    sql_free(&sql);
+    if (result != SECLOCK_OK)
+        return result;
+    table_renew(self, &handle, 1, &result);
+    return result == SECLOCK_FAILED ? SECLOCK_UNKNOWN : result;
+}
+
+static enum seclock_result table_leader(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_leader *leader_out)
+{
+    (void)driver;
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(self);
+    if (!db)
+        return SECLOCK_FAILED;
+    mysql_write(self, &sql,
+                "SELECT l.fence,l.holder,l.value FROM lock_leader l JOIN distributed_lock d "
+                "USING(name,fence)WHERE name=%k AND d.hold_count>0 AND d.expires_at>NOW(6)",
+                name);
+    enum seclock_result result = mysql_pool_query(self, NULL, db, &sql, NULL);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
+    if (row) {
+        leader_out->led = true;
+        leader_out->term = strtoull(row[0], NULL, 10);
+        snprintf(leader_out->holder, sizeof leader_out->holder, "%s", row[1]);
+        snprintf(leader_out->value, sizeof leader_out->value, "%s", row[2]);
+    }
+    mysql_pool_give(self, db);
+    sql_free(&sql);
+    return result;
+}
+
 /* ---- release, status, break ---- */
 
 static enum seclock_result table_release(void *self, struct seclock_handle *handle)
@@ -305,6 +373,8 @@ const struct lock_driver mysql_table_driver = {
     .forget = mysql_pool_forget,
     .acquire = table_acquire,
     .renew = table_renew,
+    .proclaim = table_proclaim,
+    .leader = table_leader,
     .release = table_release,
     .status = table_status,
     .break_lock = table_break,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lock/redis/pipeline.h"
 #include "lock/redis/waiter.h"
 #include "lock/text.h"
 
@@ -99,6 +100,21 @@ static void add_argument(struct script_call *call, const struct seclock_handle *
     case 'g':
         script_int(call, (int64_t)handle->latch_generation);
         break;
+    case 'F':
+        script_int(call, (int64_t)handle->fence);
+        break;
+    case 'N':
+        script_int(call, (int64_t)handle->value_number);
+        break;
+    case 't':
+        script_text(call, seclock_token(handle));
+        break;
+    case 'v':
+        script_text(call, handle->value);
+        break;
+    case 'P': /* only of a proclamation, not of a renewal that repeats it */
+        script_text(call, handle->proclaims && row_of(handle)->message[0] != '\0' ? "*" : "");
+        break;
     default:
         assert(letter == 'f');
         script_int(call, handle->fence == 0);
@@ -122,8 +138,8 @@ static const struct redis_step *step_of(const struct seclock_handle *handle, enu
     switch (step) {
     case LOCK_ACQUIRE:
         return &steps->acquire;
-    case LOCK_RENEW:
-        return &steps->renew;
+    case LOCK_RENEW: /* keeps the record of a leader as long as the lock */
+        return handle->value ? &steps->proclaim : &steps->renew;
     case LOCK_RELEASE:
         return &steps->release;
     default:
@@ -232,7 +248,7 @@ static void renew_chunk(struct redis_server *server, struct seclock_handle *cons
     struct script_call calls[RENEW_CHUNK];
     assert(count > 0 && count <= RENEW_CHUNK);
     for (size_t i = 0; i < count; i++)
-        step_begin(server, handles[i], &steps_of(handles[i])->renew, &calls[i]);
+        step_begin(server, handles[i], step_of(handles[i], LOCK_RENEW), &calls[i]);
     redis_server_run(server, calls, count,
                      handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX),
                      SERVER_PIPELINE);
@@ -249,6 +265,12 @@ static void redis_renew(void *self, struct seclock_handle *const *handles, size_
     }
 }
 
+static enum seclock_result redis_proclaim(void *self, struct seclock_handle *handle)
+{
+    assert(handle->value);
+    return step_run(self, handle, LOCK_RENEW, SERVER_PIPELINE);
+}
+
 static enum seclock_result redis_release(void *self, struct seclock_handle *handle)
 {
     bool publishes = row_of(handle)->message[0] != '\0';
@@ -263,6 +285,10 @@ void redis_kind_channel(void *self, const struct seclock_handle *handle, int *wa
 {
     const struct redis_row *row = row_of(handle);
     int most_ms = alive_ms(handle) / 3;
+    if (handle->observes) {
+        redis_kind_leader_key(row, self, handle->name, channel_out);
+        return;
+    }
     redis_server_key(self, handle->name, row->field, channel_out);
     if (row->queue)
         snprintf(channel_out + strlen(channel_out), SECLOCK_TOKEN_MAX, ":%.*s",
@@ -330,6 +356,44 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
     if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
         result = lock_none_held(repeated);
     command_clear(commands, count);
+    return result;
+}
+
+void redis_kind_leader_key(const struct redis_row *row, const struct redis_server *server,
+                           const char *name, char key_out[SCRIPT_KEY_MAX])
+{
+    char field[LOCK_FIELD_MAX];
+    snprintf(field, sizeof field, "%s:leader", row->field);
+    redis_server_key(server, name, field, key_out);
+}
+
+/* why_no_script: the record is read first. If its hold still stands when the lock is read after
+ * that, it stood then as well, because no hold comes back. */
+enum seclock_result redis_kind_leader(const struct lock_driver *driver, void *self,
+                                      const char *name, struct seclock_leader *leader_out)
+{
+    const struct redis_row *row = driver->row;
+    char record[SCRIPT_KEY_MAX], lock[SCRIPT_KEY_MAX];
+    struct command commands[] = {{.argc = 5, .argv = {"HMGET", record, "f", "t", "v"}},
+                                 {.argc = 2, .argv = {"GET", lock}}};
+    redis_kind_leader_key(row, self, name, record);
+    redis_server_key(self, name, row->field, lock);
+    if (row->owned)
+        commands[1] = (struct command){.argc = 3, .argv = {"HGET", lock, "f"}};
+    enum seclock_result result = redis_server_commands(self, commands, 2);
+    const char *stands = command_text(&commands[1], -1, NULL);
+    const char *colon = stands ? strchr(stands, ':') : NULL; /* the timestamp's expiry:token */
+    const char *proclaimed = command_text(&commands[0], row->owned ? 0 : 1, NULL);
+    const char *token = command_text(&commands[0], 1, NULL);
+    const char *value = command_text(&commands[0], 2, NULL);
+    if (result == SECLOCK_OK && stands && proclaimed && token && value &&
+        strcmp(proclaimed, colon ? colon + 1 : stands) == 0) {
+        leader_out->led = true;
+        leader_out->term = (uint64_t)command_int(&commands[0], 0);
+        snprintf(leader_out->holder, sizeof leader_out->holder, "%s", token);
+        snprintf(leader_out->value, sizeof leader_out->value, "%s", value);
+    }
+    command_clear(commands, 2);
     return result;
 }
 
@@ -458,20 +522,28 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     .renew = redis_renew, .release = redis_release, .status = redis_kind_status,                   \
     .break_lock = redis_kind_break, .check = redis_kind_check, .step_call = redis_kind_call,       \
     .step_answer = redis_kind_answer
+#define ELECTS .proclaim = redis_proclaim, .leader = redis_kind_leader
 #define SUBSCRIBES                                                                                 \
     .wait = redis_kind_wait, .stop_waiting = redis_kind_stop_waiting,                              \
     .wait_channel = redis_kind_channel
+
+/* The step of any kind with one holder, whether its lock is a string or a hash. */
+#define PROCLAIM(field)                                                                            \
+    {                                                                                              \
+        SCRIPT_lock_proclaim, field " " field ":leader", "rlFNtvP"                                 \
+    }
 
 /* Locks that are one string, the holder's token: SET NX PX with a fence, compare and delete. */
 #define STRING_STEPS(field)                                                                        \
     {                                                                                              \
         .acquire = {SCRIPT_lock_acquire, field " fence ~", "rl"},                                  \
         .renew = {SCRIPT_lock_renew, field " fence", "rl"},                                        \
-        .release = {SCRIPT_lock_release, field " ~", "rms"},                                       \
+        .release = {SCRIPT_lock_release, field " ~", "rms"}, .proclaim = PROCLAIM(field),          \
     }
 
 const struct lock_driver redis_simple_driver = {
     DRIVER(SIMPLE),
+    ELECTS,
     SUBSCRIBES,
     .features = LOCK_RENEWS,
     .row =
@@ -482,6 +554,7 @@ const struct lock_driver redis_simple_driver = {
  * jitter. */
 const struct lock_driver redis_spin_driver = {
     DRIVER(SPIN),
+    ELECTS,
     .features = LOCK_RENEWS,
     .poll_ms_min = 1,
     .poll_ms_max = 128,
@@ -495,6 +568,7 @@ const struct lock_driver redis_spin_driver = {
  * a lost hold. */
 const struct lock_driver redis_reentrant_driver = {
     DRIVER(REENTRANT),
+    ELECTS,
     SUBSCRIBES,
     .features = LOCK_RENEWS,
     .row =
@@ -504,7 +578,8 @@ const struct lock_driver redis_reentrant_driver = {
             .owned = true,
             .steps = {.acquire = {SCRIPT_lock_reenter, "reentrant fence ~", "orl"},
                       .renew = {SCRIPT_lock_reenter_renew, "reentrant", "rl"},
-                      .release = {SCRIPT_lock_reenter_release, "reentrant ~", "rm"}},
+                      .release = {SCRIPT_lock_reenter_release, "reentrant ~", "rm"},
+                      .proclaim = PROCLAIM("reentrant")},
         },
 };
 
@@ -515,6 +590,7 @@ const struct lock_driver redis_reentrant_driver = {
  * request has, and wakes the next waiter if the lock is free for it. */
 const struct lock_driver redis_fair_driver = {
     DRIVER(FAIR),
+    ELECTS,
     SUBSCRIBES,
     .features = LOCK_RENEWS,
     .row =
@@ -528,7 +604,8 @@ const struct lock_driver redis_fair_driver = {
             .steps = {.acquire = {SCRIPT_lock_fair, "fair fair:queue fair:alive fence ~", "orlaw"},
                       .renew = {SCRIPT_lock_reenter_renew, "fair", "rl"},
                       .release = {SCRIPT_lock_fair_leave, "fair fair:queue fair:alive ~", "r"},
-                      .leave = {SCRIPT_lock_fair_leave, "fair fair:queue fair:alive ~", "r"}},
+                      .leave = {SCRIPT_lock_fair_leave, "fair fair:queue fair:alive ~", "r"},
+                      .proclaim = PROCLAIM("fair")},
         },
 };
 
@@ -541,6 +618,7 @@ const struct lock_driver redis_fair_driver = {
 
 const struct lock_driver redis_rw_driver = {
     DRIVER(READ_WRITE),
+    ELECTS,
     SUBSCRIBES,
     .features = LOCK_RENEWS | LOCK_READS,
     .row =
@@ -556,7 +634,8 @@ const struct lock_driver redis_rw_driver = {
             .steps = {.acquire = {SCRIPT_lock_write, RW_KEYS " write:waits fence ~", "orlA"},
                       .renew = {SCRIPT_lock_reenter_renew, "write", "rl"},
                       .release = {SCRIPT_lock_reenter_release, "write ~ write:waits", "rm"},
-                      .leave = {SCRIPT_lock_write_leave, "write write:waits", "r"}},
+                      .leave = {SCRIPT_lock_write_leave, "write write:waits", "r"},
+                      .proclaim = PROCLAIM("write")},
             .read_steps =
                 &(const struct redis_steps){
                     .acquire = {SCRIPT_lock_read, RW_KEYS " write:waits fence ~", "orl"},

@@ -18,7 +18,8 @@ struct redis_steps {
     struct redis_step renew;   /* answers {1[, fence]} or {0[, 1: it is another's]} */
     struct redis_step release; /* answers 1 or 0 */
     struct redis_step leave;   /* runs when a caller gives up its wait */
-    bool reads;                /* acquire changes nothing: no answer leaves no doubt */
+    struct redis_step proclaim; /* as renew, which it replaces for a hold with a value */
+    bool reads;                 /* acquire changes nothing: no answer leaves no doubt */
 };
 
 /* The `row` of the driver of a Redis kind. */
@@ -61,6 +62,12 @@ enum seclock_result redis_kind_break(const struct lock_driver *driver, void *sel
                                      const char *name);
 enum seclock_result redis_kind_status(const struct lock_driver *driver, void *self,
                                       const char *name, struct seclock_status *status_out);
+/* Reads the record of lock_proclaim.lua, which counts if it is of the hold that stands. */
+enum seclock_result redis_kind_leader(const struct lock_driver *driver, void *self,
+                                      const char *name, struct seclock_leader *leader_out);
+/* Writes the key of that record, which is also the channel that tells of proclamations. */
+void redis_kind_leader_key(const struct redis_row *row, const struct redis_server *server,
+                           const char *name, char key_out[SCRIPT_KEY_MAX]);
 /* Warns when the server may evict locks. */
 enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size);
 

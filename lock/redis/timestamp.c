@@ -34,6 +34,7 @@ struct attempt {
     const struct redis_server *server;
     struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
+    char leader[SCRIPT_KEY_MAX];
     bool doubtful; /* a change was not answered (a look leaves no doubt) */
 };
 
@@ -122,26 +123,39 @@ static bool was_aborted(const struct attempt *attempt, enum seclock_result resul
     return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
 }
 
-/* Writes the lock; with a fence of 0 the stored one stays. */
+/* Writes the lock; with a fence of 0 the stored one stays. With a value also the record of the
+ * leader, as lock_proclaim.lua does. Of a sending that comes late, this lock's changes since then
+ * make EXEC do nothing. */
 static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
                                       const struct seen *seen, int64_t fence)
 {
     assert(fence >= 0 && handle->lease_ms > 0);
-    char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
+    char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16], term[24];
+    int count = 3;
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
              handle->request);
     snprintf(lease, sizeof lease, "%d", handle->lease_ms);
     snprintf(number, sizeof number, "%" PRId64, fence);
     snprintf(seconds, sizeof seconds, "%d", FENCE_SECONDS);
-    struct command commands[] = {
+    snprintf(term, sizeof term, "%" PRIu64, handle->fence);
+    struct command commands[7] = {
         {.argc = 1, .argv = {"MULTI"}},
         {.argc = 5, .argv = {"SET", attempt->lock, value, "PX", lease}},
         {.argc = 5, .argv = {"SET", attempt->fence, number, "EX", seconds}},
-        {.argc = 1, .argv = {"EXEC"}},
     };
     if (fence == 0)
         commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", attempt->fence, seconds}};
-    return change(attempt, commands, 4);
+    if (handle->value) {
+        commands[count++] = (struct command){
+            .argc = 8,
+            .argv = {"HSET", attempt->leader, "f", term, "t", handle->request, "v", handle->value}};
+        commands[count++] =
+            (struct command){.argc = 3, .argv = {"PEXPIRE", attempt->leader, lease}};
+    }
+    if (handle->proclaims)
+        commands[count++] = (struct command){.argc = 3, .argv = {"PUBLISH", attempt->leader, "*"}};
+    commands[count++] = (struct command){.argc = 1, .argv = {"EXEC"}};
+    return change(attempt, commands, count);
 }
 
 /* Treats a lock whose time is over as free: its expiry in Redis is only the backstop. */
@@ -189,8 +203,9 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
     result = write_lock(attempt, handle, &seen, 0);
-    return was_aborted(attempt, result) ? change_by_script(attempt, handle, handle->lease_ms)
-                                        : result;
+    return was_aborted(attempt, result) && !handle->proclaims
+               ? change_by_script(attempt, handle, handle->lease_ms)
+               : result;
 }
 
 /* Keeps a request that is released without a hold, as the scripts of other kinds do, so that it
@@ -255,6 +270,7 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
     redis_server_key(self, handle->name, FIELD, attempt.lock);
     redis_server_key(self, handle->name, "fence", attempt.fence);
     redis_server_key(self, handle->name, released, attempt.released);
+    redis_kind_leader_key(handle->driver->row, self, handle->name, attempt.leader);
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));
@@ -290,6 +306,13 @@ static void timestamp_renew(void *self, struct seclock_handle *const *handles, s
     }
 }
 
+static enum seclock_result timestamp_proclaim(void *self, struct seclock_handle *handle)
+{
+    enum seclock_result result;
+    timestamp_renew(self, &handle, 1, &result);
+    return result;
+}
+
 static enum seclock_result timestamp_release(void *self, struct seclock_handle *handle)
 {
     enum seclock_result result = repeat(self, handle, release_once);
@@ -316,6 +339,8 @@ const struct lock_driver redis_timestamp_driver = {
     .stop_waiting = redis_kind_stop_waiting,
     .wait_channel = redis_kind_channel,
     .renew = timestamp_renew,
+    .proclaim = timestamp_proclaim,
+    .leader = redis_kind_leader,
     .release = timestamp_release,
     .status = timestamp_status,
     .break_lock = redis_kind_break,

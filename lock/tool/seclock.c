@@ -311,8 +311,23 @@ static enum exit_code failed(const struct settings *settings, struct seclock_cli
 
 enum { RED_SERVERS_MIN = 3 };
 
-static void print_status(const struct settings *settings, enum seclock_kind kind,
-                         const struct seclock_status *status)
+/* Prints what the holder has proclaimed, if that is a leader. Bytes that a terminal may obey become
+ * '?'. */
+static void print_value(const struct settings *settings, struct seclock_client *client,
+                        enum seclock_kind kind, const char *holder)
+{
+    struct seclock_leader leader = SECLOCK_LEADER();
+    if (seclock_leader(client, kind, settings->name, &leader) != SECLOCK_OK || !leader.led ||
+        strcmp(leader.holder, holder) != 0)
+        return;
+    for (char *at = leader.value; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    printf("proclaims: %s\n", leader.value);
+}
+
+static void print_status(const struct settings *settings, struct seclock_client *client,
+                         enum seclock_kind kind, const struct seclock_status *status)
 {
     printf("name: %s\nkind: %s\nstate: %s\n", settings->name, seclock_kind_name(kind),
            status->held ? "held" : "free");
@@ -334,6 +349,8 @@ static void print_status(const struct settings *settings, enum seclock_kind kind
         printf("waiting: %" PRId64 "\n", status->waiting);
     if (status->fence > 0)
         printf("fence: %" PRIu64 "\n", status->fence);
+    if (status->held)
+        print_value(settings, client, kind, status->holder);
 }
 
 #define KIND_SCHEME(id, name, scheme, what) [SECLOCK_KIND_##id] = scheme,
@@ -372,7 +389,7 @@ static enum exit_code show_status(const struct settings *settings, struct secloc
     enum seclock_result result = find_held(settings, client, &kind, &status);
     for (; result == SECLOCK_OK && kind < SECLOCK_KIND_COUNT; shown++) {
         if (!settings->quiet)
-            print_status(settings, (enum seclock_kind)kind, &status);
+            print_status(settings, client, (enum seclock_kind)kind, &status);
         kind++;
         result = find_held(settings, client, &kind, &status);
     }
@@ -380,7 +397,7 @@ static enum exit_code show_status(const struct settings *settings, struct secloc
         status = SECLOCK_STATUS();
         result = seclock_status(client, settings->kind, settings->name, &status);
         if (result == SECLOCK_OK && !settings->quiet)
-            print_status(settings, settings->kind, &status);
+            print_status(settings, client, settings->kind, &status);
     }
     if (result != SECLOCK_OK)
         return failed(settings, client, result);

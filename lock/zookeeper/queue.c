@@ -36,6 +36,7 @@ enum {
     CHILD_MAX = 100, /* bytes of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
+    CHANGE_TRIES_MAX = 3,
 };
 
 struct queue {
@@ -586,6 +587,50 @@ static void queue_renew(void *self, struct seclock_handle *const *handles, size_
     }
 }
 
+/* ---- elections: a node's data is its owner, and of a leader a blank and the value ---- */
+
+/* SECLOCK_OK: the node has the data. SECLOCK_BUSY: not yet, but it may be tried again. Changes only
+ * the version that it has read, so that a change that comes late does nothing. */
+static enum seclock_result change_once(const struct node *node, const char *data, int wait_ms)
+{
+    struct zk_answer read;
+    zk_sync(node->session, node->path);
+    enum zk_result result = zk_request(node->session, ZK_READ, node->path, NULL, wait_ms, &read);
+    if (result == ZK_OK && (!read.mine || read.czxid != node->czxid))
+        return SECLOCK_LOST;
+    if (result == ZK_NONE || result == ZK_OVER)
+        return SECLOCK_LOST;
+    if (result != ZK_OK) /* a read leaves no doubt */
+        return node_failure(node, ZK_FAILED);
+    if (strcmp(read.data, data) == 0)
+        return SECLOCK_OK;
+    result = zk_change(node->session, node->path, data, read.version, wait_ms);
+    if (result == ZK_NONE || result == ZK_OVER)
+        return SECLOCK_LOST;
+    return result == ZK_OK ? SECLOCK_OK : node_failure(node, result);
+}
+
+static enum seclock_result queue_proclaim(void *self, struct seclock_handle *handle)
+{
+    struct queue *queue = self;
+    struct queue_hold *hold = handle->driver_data;
+    char data[ZK_DATA_MAX];
+    if (!hold)
+        return SECLOCK_LOST;
+    struct node *node = hold->node;
+    enum seclock_result result = SECLOCK_FAILED;
+    bool doubtful = false;
+    snprintf(data, sizeof data, "%s %s", node->owner, handle->value);
+    for (int tries = 0; tries < CHANGE_TRIES_MAX; tries++) {
+        result = change_once(node, data, queue->timeout_ms);
+        doubtful = doubtful || result == SECLOCK_UNKNOWN;
+        if ((result != SECLOCK_UNKNOWN && result != SECLOCK_FAILED) ||
+            zk_session_await(node->session, queue->timeout_ms) != ZK_OK)
+            break;
+    }
+    return result == SECLOCK_FAILED && doubtful ? SECLOCK_UNKNOWN : result;
+}
+
 static enum seclock_result delete_node(struct node *node)
 {
     assert(node->leaving && node->path[0] != '\0');
@@ -777,7 +822,32 @@ static enum seclock_result queue_status(const struct lock_driver *driver, void *
         status_out->count = 1;
         status_out->waiting = (int64_t)count - 1;
         status_out->fence = (uint64_t)read.czxid;
-        snprintf(status_out->holder, SECLOCK_TOKEN_MAX, "%.*s", SECLOCK_TOKEN_MAX - 1, read.data);
+        snprintf(status_out->holder, SECLOCK_TOKEN_MAX, "%.*s", (int)strcspn(read.data, " "),
+                 read.data);
+    }
+    enum seclock_result answer =
+        result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : node_failure(&node, result);
+    zk_session_drop(&node.session);
+    return answer;
+}
+
+static enum seclock_result queue_leader(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_leader *leader_out)
+{
+    (void)driver;
+    struct node node;
+    struct zk_answer read;
+    size_t count;
+    enum zk_result result = find_holder(self, name, &node, &count);
+    if (result == ZK_OK)
+        result = node_ask(&node, ZK_READ, node.path, &read);
+    const char *blank = result == ZK_OK ? strchr(read.data, ' ') : NULL;
+    if (blank) {
+        leader_out->led = true;
+        leader_out->term = (uint64_t)read.czxid;
+        snprintf(leader_out->holder, sizeof leader_out->holder, "%.*s", (int)(blank - read.data),
+                 read.data);
+        snprintf(leader_out->value, sizeof leader_out->value, "%s", blank + 1);
     }
     enum seclock_result answer =
         result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : node_failure(&node, result);
@@ -812,6 +882,8 @@ const struct lock_driver zookeeper_queue_driver = {
     .wait_fd = queue_wait_fd,
     .stop_waiting = queue_stop_waiting,
     .renew = queue_renew,
+    .proclaim = queue_proclaim,
+    .leader = queue_leader,
     .release = queue_release,
     .lapse = queue_lapse,
     .drop = queue_drop,

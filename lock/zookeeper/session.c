@@ -554,6 +554,7 @@ struct request {
     bool done;
     bool timed_out; /* the sender has stopped waiting: the answer frees the record */
     int rc;
+    int version; /* of ZK_CHANGE */
     struct zk_answer answer;
 };
 
@@ -593,12 +594,19 @@ static struct request *request_of(const void *data)
 static void take_stat(struct request *request, const struct Stat *stat)
 {
     request->answer.czxid = stat->czxid;
+    request->answer.version = stat->version;
     request->answer.mine =
         stat->ephemeralOwner == zoo_client_id(request->session->handle)->client_id;
 }
 
 static void on_plain(int rc, const void *data)
 {
+    request_done(request_of(data), rc);
+}
+
+static void on_changed(int rc, const struct Stat *stat, const void *data)
+{
+    (void)stat;
     request_done(request_of(data), rc);
 }
 
@@ -664,6 +672,9 @@ static int request_send(struct request *request, enum zk_ask ask, const char *pa
         return zoo_acreate2(handle, path, "", 0, rights, ZOO_CONTAINER, on_made, request);
     case ZK_LIST:
         return zoo_aget_children(handle, path, 0, on_names, request);
+    case ZK_CHANGE:
+        return zoo_aset(handle, path, data, (int)strlen(data), request->version, on_changed,
+                        request);
     case ZK_DELETE:
         return zoo_adelete(handle, path, -1, on_plain, request);
     default:
@@ -711,11 +722,13 @@ static enum zk_result result_of(int rc)
 }
 
 static enum zk_result request_once(struct zk_session *session, enum zk_ask ask, const char *path,
-                                   const char *data, int64_t until_ns, struct zk_answer *answer_out)
+                                   const char *data, int version, int64_t until_ns,
+                                   struct zk_answer *answer_out)
 {
     struct request *request = request_new(session);
     if (!request)
         return zk_session_over(session) ? ZK_OVER : ZK_FAILED;
+    request->version = version;
     int sent = request_send(request, ask, path, data);
     pthread_mutex_lock(&session->mutex);
     bool in_time = true;
@@ -744,16 +757,24 @@ enum zk_result zk_request(struct zk_session *session, enum zk_ask ask, const cha
     int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     if (answer_out)
         *answer_out = (struct zk_answer){0};
-    enum zk_result first = request_once(session, ask, path, data, until_ns, answer_out);
+    enum zk_result first = request_once(session, ask, path, data, -1, until_ns, answer_out);
     int64_t left_ms = (until_ns - clock_now_ns()) / CLOCK_NS_PER_MS;
     if (ask == ZK_MAKE || (first != ZK_UNKNOWN && first != ZK_FAILED) || left_ms <= 0 ||
         zk_session_await(session, (int)left_ms) != ZK_OK)
         return first;
     zk_sync(session, path);
-    enum zk_result result = request_once(session, ask, path, data, until_ns, answer_out);
+    enum zk_result result = request_once(session, ask, path, data, -1, until_ns, answer_out);
     if (first == ZK_UNKNOWN && result == ZK_NONE && ask == ZK_DELETE)
         return ZK_OK;
     return first == ZK_UNKNOWN && result == ZK_FAILED ? ZK_UNKNOWN : result;
+}
+
+enum zk_result zk_change(struct zk_session *session, const char *path, const char *data,
+                         int version, int wait_ms)
+{
+    assert(version >= 0);
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    return request_once(session, ZK_CHANGE, path, data, version, until_ns, NULL);
 }
 
 #endif

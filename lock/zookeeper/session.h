@@ -12,7 +12,7 @@
 
 enum {
     ZK_PATH_MAX = 512, /* bytes of a path, with its NUL */
-    ZK_DATA_MAX = 128, /* bytes of a node's data that are read */
+    ZK_DATA_MAX = 360, /* bytes of a node's data that are read */
 };
 
 enum zk_result {
@@ -76,11 +76,13 @@ enum zk_ask {
     ZK_READ,
     ZK_WATCH,  /* reads, and watches an existing node for a zk_watch with this path */
     ZK_DELETE, /* ZK_NONE: there was no such node (any more) */
+    ZK_CHANGE, /* for zk_change */
 };
 
 struct zk_answer {
     char path[ZK_PATH_MAX]; /* of the node made */
     int64_t czxid; /* of the transaction that made the node: grows over all nodes of the ensemble */
+    int version;   /* of the data: how often it was changed */
     bool mine;     /* an ephemeral of this very session */
     char data[ZK_DATA_MAX];
     size_t count; /* of the children */
@@ -93,6 +95,11 @@ struct zk_answer {
 enum zk_result zk_request(struct zk_session *session, enum zk_ask ask, const char *path,
                           const char *data, int wait_ms, struct zk_answer *answer_out);
 void zk_answer_free(struct zk_answer *answer);
+
+/* Changes a node's data if that has this version, and sends this once. ZK_FAILED: not changed, for
+ * example because of another version. */
+enum zk_result zk_change(struct zk_session *session, const char *path, const char *data,
+                         int version, int wait_ms);
 
 /* ---- what a session keeps ---- */
 
