@@ -1,12 +1,13 @@
-/* Preloaded into a daemon, shifts two of its clocks: the wall clock, as an administrator does, and
- * the time since boot, as a host's sleep does. The file SHIFTED_CLOCK holds both shifts in ms, as
- * two native 64-bit numbers; a test may write it at any time. */
+/* Preloaded into a daemon or a Redis, shifts two of its clocks: the wall clock, as an administrator
+ * does, and the time since boot, as a host's sleep does. The file SHIFTED_CLOCK holds both shifts
+ * in ms, as two native 64-bit numbers; a test may write it at any time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,5 +36,15 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     int64_t ms = now->tv_sec * INT64_C(1000) + now->tv_nsec / 1000000 + shifts[which];
     now->tv_sec = (time_t)(ms / 1000);
     now->tv_nsec = ms % 1000 * 1000000 + now->tv_nsec % 1000000;
+    return result;
+}
+
+/* Likewise: Redis takes its time of day from it. */
+int gettimeofday(struct timeval *now, void *zone)
+{
+    struct timespec exact;
+    (void)zone;
+    int result = clock_gettime(CLOCK_REALTIME, &exact);
+    *now = (struct timeval){exact.tv_sec, exact.tv_nsec / 1000};
     return result;
 }

@@ -4,7 +4,9 @@
  * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] [memory=own] SERVER...
  *
  *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1] [keep=MS]
+ *   campaign ID KIND NAME VALUE [wait=MS] [lease=MS]
  *   renew ID · release ID · state ID · free ID       of the hold called ID, a small number
+ *   proclaim ID VALUE · leader KIND NAME · observe KIND NAME MS   since the last news of `observe`
  *   status KIND NAME · break KIND NAME · set KIND NAME LIMIT
  *   permit-release NAME TOKEN · permit-extend NAME TOKEN MS
  *   latch-set NAME COUNT · latch-down NAME REQUEST · latch-count NAME · latch-await NAME MS
@@ -188,6 +190,49 @@ static void command_acquire(void)
     print_hold(hold);
 }
 
+static void command_campaign(void)
+{
+    struct hold *hold = hold_of(word(1));
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = word(3), .kind = kind_of(word(2)), .wait_ms = number("wait"),
+                        .lease_ms = number("lease"), .on_lost = on_lost, .context = hold);
+    seclock_free(&hold->handle);
+    hold->lost = 0;
+    answer(seclock_campaign(client, &request, word(4), &hold->handle));
+    print_hold(hold);
+}
+
+static void command_proclaim(void)
+{
+    struct hold *hold = hold_of(word(1));
+    answer(hold->handle ? seclock_proclaim(hold->handle, word(2)) : SECLOCK_NOT_OWNER);
+    print_hold(hold);
+}
+
+static void print_leader(const struct seclock_leader *leader)
+{
+    print_number("led", leader->led);
+    print_number("term", (long long)leader->term);
+    print_text("holder", leader->holder);
+    print_text("value", leader->value);
+}
+
+static void command_leader(void)
+{
+    struct seclock_leader leader = SECLOCK_LEADER();
+    answer(seclock_leader(client, kind_of(word(1)), word(2), &leader));
+    print_leader(&leader);
+}
+
+static void command_observe(void)
+{
+    static struct seclock_leader leader = SECLOCK_SIZED(seclock_leader, );
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = word(2), .kind = kind_of(word(1)), .wait_ms = atoi(word(3)));
+    answer(seclock_observe(client, &request, &leader));
+    print_leader(&leader);
+}
+
 static void command_renew(void)
 {
     struct hold *hold = hold_of(word(1));
@@ -331,6 +376,10 @@ static const struct {
     void (*run)(void);
 } commands[] = {
     {"acquire", command_acquire},
+    {"campaign", command_campaign},
+    {"proclaim", command_proclaim},
+    {"leader", command_leader},
+    {"observe", command_observe},
     {"renew", command_renew},
     {"release", command_release},
     {"state", command_state},

@@ -683,3 +683,131 @@ def test_change_whose_repeat_cannot_be_sent_is_unknown(near, far, proxy, change)
     assert far(*change)["result"] == "unknown"
     trap.wait()
     proxy.admit()
+
+
+# ---- proclamations ----
+
+ELECTING = ("simple", "timestamp", "spin", *HASHES, "table", "etcd")
+PROCLAIMS = {"timestamp": rb"EXEC", "table": rb"INSERT INTO lock_leader", "etcd": rb"request_put"}
+
+
+def proclaimed(near, kind):
+    leader = near("leader", kind, "n")
+    assert leader["result"] == "ok"
+    return leader["value"] if leader["led"] else None
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_answer_to_a_proclamation_is_lost(near, far, proxy, kind):
+    """It is sent again, and is the same proclamation."""
+    term = far("campaign", 1, kind, "n", "one")["fence"]
+    trap = proxy.once(PROCLAIMS.get(kind, rb"EVAL"), after=Link.cut)
+    assert far("proclaim", 1, "two")["result"] == "ok"
+    trap.wait()
+    assert proclaimed(near, kind) == "two"
+    assert near("leader", kind, "n")["term"] == term
+    assert far("release", 1)["result"] == "ok"
+    assert proclaimed(near, kind) is None
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_proclamation_that_is_not_answered_is_unknown(near, curt, proxy, kind):
+    """It is made; the caller hears so when it asks again."""
+    assert settled(curt, "campaign", 1, kind, "n", "one", "lease=60000")["result"] == "ok"
+    trap = proxy.once(PROCLAIMS.get(kind, rb"EVAL"), after=lambda _: proxy.fail("deaf"))
+    answer = curt("proclaim", 1, "two")
+    trap.wait()
+    assert answer["result"] == "unknown"
+    assert proclaimed(near, kind) == "two"
+    proxy.heal()
+    proxy.cut()
+    assert settled(curt, "proclaim", 1, "two")["result"] == "ok"
+    assert proclaimed(near, kind) == "two"
+    assert settled(curt, "proclaim", 1, "three")["result"] == "ok"
+    assert proclaimed(near, kind) == "three"
+    assert settled(curt, "release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_proclamation_that_is_not_sent_has_failed(near, far, proxy, kind):
+    """The former value stays, also when renewals reach the server again."""
+    assert far("campaign", 1, kind, "n", "one", "lease=9000")["result"] == "ok"
+    proxy.refuse()
+    first = far("proclaim", 1, "two")["result"]  # of which a part may be on its way already
+    assert first in ("failed", "unknown")
+    assert far("proclaim", 1, "three")["result"] == "failed"
+    proxy.admit()
+    assert settled(far, "renew", 1)["result"] == "ok"
+    assert proclaimed(near, kind) in ({"one"} if first == "failed" else {"one", "two"})
+    assert settled(far, "proclaim", 1, "four")["result"] == "ok"
+    assert proclaimed(near, kind) == "four"
+
+
+class LateProclamation:
+    """The next two sendings of a proclamation lose their connections, and reach the server only
+    by arrive()."""
+
+    def __init__(self, proxy, kind):
+        self.gate, self.arrived = threading.Event(), []
+        self.traps = [proxy.once(PROCLAIMS.get(kind, rb"EVAL"), before=self.keep,
+                                 after=self.arrived.append) for _ in range(2)]
+
+    def keep(self, link):
+        link.cut_client()
+        self.gate.wait(60)
+
+    def arrive(self):
+        for trap in self.traps:
+            trap.wait()
+        self.gate.set()
+        wait_until(lambda: len(self.arrived) == 2, "late proclamations")
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_late_proclamation_undoes_no_later_one(near, far_url, proxy, kind):
+    with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
+        assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
+        late = LateProclamation(proxy, kind)
+        while not all(trap.sprung.is_set() for trap in late.traps):
+            assert far("proclaim", 1, "late")["result"] in ("ok", "unknown", "failed")
+        assert settled(far, "proclaim", 1, "last")["result"] == "ok"
+        assert proclaimed(near, kind) == "last"
+        late.arrive()
+        assert proclaimed(near, kind) == "last"
+        assert settled(far, "release", 1)["result"] == "ok"
+        assert proclaimed(near, kind) is None
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_late_proclamation_changes_no_later_term(near, far_url, proxy, kind):
+    with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
+        assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
+        late = LateProclamation(proxy, kind)
+        while not all(trap.sprung.is_set() for trap in late.traps):
+            assert far("proclaim", 1, "late")["result"] in ("ok", "unknown", "failed")
+        assert near("break", kind, "n")["result"] == "ok"
+        assert near("campaign", 1, kind, "n", "next")["result"] == "ok"
+        late.arrive()
+        assert proclaimed(near, kind) == "next"
+        assert settled(far, "proclaim", 1, "late")["result"] in ("lost", "not owner")
+        assert proclaimed(near, kind) == "next"
+        assert near("release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("kind", ELECTING)
+def test_answer_to_a_campaign_is_lost(near, far, proxy, kind):
+    """Either of its two steps."""
+    assert_free(near, kind)  # from now on a table has its row
+    for step in range(2):
+        if step == 0:
+            trap = lose_answer(proxy, kind)
+        else:
+            proxy.once(SENT.get(kind, rb"EVAL"))
+            trap = proxy.once(PROCLAIMS.get(kind, rb"EVAL"), after=Link.cut)
+        assert far("campaign", 1, kind, "n", f"in-{step}")["result"] == "ok"
+        trap.wait()
+        assert proclaimed(near, kind) == f"in-{step}"
+        assert near("status", kind, "n")["count"] == 1
+        assert far("release", 1)["result"] == "ok"
+        assert_free(near, kind)

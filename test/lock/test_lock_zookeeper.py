@@ -149,6 +149,28 @@ def test_nobody_answers_the_creation(server, near):
             assert near("release", 1)["result"] == "ok"
 
 
+def test_answer_to_a_proclamation_is_lost(server, near):
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=20000,
+                                                  timeout=3000) as far:
+        term = settled(far, "campaign", 1, "queue", "n", "one")["fence"]
+        trap = proxy.once(rb" two", after=Link.cut)
+        assert far("proclaim", 1, "two")["result"] == "ok"
+        trap.wait()
+        seen = settled(near, "leader", "queue", "n")
+        assert (seen["term"], seen["value"]) == (term, "two")
+        trap = proxy.once(rb" three", after=lambda _: proxy.fail("deaf"))
+        assert far("proclaim", 1, "three")["result"] == "unknown"
+        trap.wait()
+        assert settled(near, "leader", "queue", "n")["value"] == "three"
+        proxy.heal()
+        proxy.cut()
+        assert settled(far, "proclaim", 1, "three")["result"] == "ok"
+        assert settled(far, "proclaim", 1, "four")["result"] == "ok"
+        assert settled(near, "leader", "queue", "n")["value"] == "four"
+        assert settled(far, "release", 1)["result"] == "ok"
+        assert settled(near, "leader", "queue", "n")["led"] == 0
+
+
 def test_reentry_is_answered_by_the_server(server, near):
     """Otherwise it would count a new lease for a session of which the server has heard nothing."""
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,

@@ -152,6 +152,47 @@ MUTANTS: dict[str, Mutant] = {
         unit="test_kinds/test_value_changes_for_who_has_seen_it",
         simulated=NO_PART),
 
+    # ---- elections ----
+    "value_outlives_its_hold": Mutant(
+        "a leader's value counts only while its hold stands",
+        (("lock/redis/kind.c",
+          "        strcmp(proclaimed, colon ? colon + 1 : stands) == 0) {",
+          "        (colon || stands[0] != '\\0')) {"),),
+        unit="test_election/simple: former_leader_is_refused",
+        simulated=NO_PART),
+    "renewal_forgets_the_value": Mutant(
+        "a leader's value lives as long as its hold",
+        (("lock/redis/kind.c",
+          "step_of(handles[i], LOCK_RENEW), &calls[i]);",
+          "&steps_of(handles[i])->renew, &calls[i]);"),),
+        unit="test_election/fair: value_lives_as_long_as_the_hold",
+        simulated=NO_PART),
+    "value_that_failed_is_repeated": Mutant(
+        "a value that was certainly not proclaimed comes with no renewal",
+        (("lock/lock.c", "    if (result == SECLOCK_FAILED) {\n        char *former",
+          "    if (result == SECLOCK_RESULT_COUNT) {\n        char *former"),),
+        system="lock/test_lock_faults.py::"
+               "test_proclamation_that_is_not_sent_has_failed[waits-simple]",
+        simulated=NO_PART),
+    "late_proclamation_counts_on_redis": Mutant(
+        "a proclamation that comes late undoes no later one",
+        (("lua/scripts/lock_proclaim.lua",
+          "if last[1] ~= ARGV[3] or tonumber(last[2]) <= tonumber(ARGV[4]) then",
+          "if last then"),),
+        system="lock/test_lock_faults.py::"
+               "test_late_proclamation_undoes_no_later_one[waits-simple]",
+        simulated=NO_PART),
+    "late_proclamation_counts_on_mysql": Mutant(
+        "the same in a table",
+        (("lock/mysql/table.c", "AND VALUES(number)>=lock_leader.number)", "AND TRUE)"),),
+        system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one[waits-table]",
+        simulated=NO_PART),
+    "late_proclamation_counts_on_etcd": Mutant(
+        "the same on etcd",
+        (("lock/etcd/kind.c", '\\"result\\":\\"LESS\\"', '\\"result\\":\\"NOT_EQUAL\\"'),),
+        system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one[waits-etcd]",
+        simulated=NO_PART),
+
     # ---- answers and time-outs ----
     "timestamp_last_try_decides": Mutant(
         "a write that was not answered is unknown, though its repeat failed",
