@@ -32,6 +32,11 @@ void node_init(struct node *node, int wanted)
     snprintf(node->holder, sizeof node->holder, "%s:%d:%08x", host, (int)getpid(), salt);
 }
 
+const char *node_holder(const struct node *node)
+{
+    return node->holder;
+}
+
 /* Counts from before the statement was sent, as the ledger counts from a later moment. */
 static void tell_generator(const struct node *node, struct order_ids *ids, int64_t asked_ns)
 {

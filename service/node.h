@@ -36,6 +36,9 @@ struct node {
 /* Starts without a lease. wanted: -1 or 0..ORDER_ID_NODE_MAX. */
 void node_init(struct node *node, int wanted);
 
+/* The name of this process: host, pid and a random part. Valid as long as the node. */
+const char *node_holder(const struct node *node);
+
 /* Takes a number, or renews its lease when due, and tells the generator. False when, as far as this
  * daemon knows, it has no number. Must be called again soon in either case. Logs changes. One
  * thread at a time. */

@@ -15,6 +15,7 @@ bool election_open(struct election *election, const struct service *service, con
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)config->lease_ms,
                         .timeout_ms = (int)config->redis_timeout_ms);
+    election->daemon = node_holder(&service->node);
     if (config->pod > 0)
         snprintf(election->name, sizeof election->name, "%s:%u", name, config->pod);
     else
@@ -27,8 +28,7 @@ bool election_open(struct election *election, const struct service *service, con
 
 void election_resign(struct election *election)
 {
-    if (election->held)
-        seclock_release(election->held);
+    seclock_resign(election->held);
     seclock_free(&election->held);
 }
 
@@ -47,10 +47,11 @@ enum election_result election_hold(struct election *election, bool *lost_out)
         return ELECTION_HELD;
     *lost_out = election->held;
     election_resign(election);
-    enum seclock_result result = seclock_acquire(election->locks, &request, &election->held);
+    enum seclock_result result =
+        seclock_campaign(election->locks, &request, election->daemon, &election->held);
     if (result == SECLOCK_OK)
         return ELECTION_WON;
-    election_resign(election); /* a lock in doubt has a handle, too */
+    election_resign(election); /* an election in doubt has a handle, too */
     return result == SECLOCK_BUSY ? ELECTION_OTHER : ELECTION_FAILED;
 }
 

@@ -1,4 +1,5 @@
-/* Elects one daemon of many for a task, by a lock in Redis that its watchdog keeps.
+/* Elects one daemon of many for a task, by a lock in Redis that its watchdog keeps. The daemon
+ * proclaims its name, which `seclock --prefix seckill: status LOCK` shows.
  *
  * A daemon that outlives its lease works beside the next one for a moment, so the task must bear
  * that, or check the fence. */
@@ -15,7 +16,8 @@ struct service;
 
 /* All zeros before election_open. Its worker's thread uses it. */
 struct election {
-    char name[32]; /* of the lock */
+    char name[32];      /* of the lock */
+    const char *daemon; /* what this daemon proclaims */
     struct seclock_client *locks;
     struct seclock_handle *held; /* NULL: this daemon is not elected */
 };

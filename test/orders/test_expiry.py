@@ -1,6 +1,7 @@
 """Orders that nobody pays in time expire by themselves, and their units are sold again."""
 
 import random
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ import pytest
 from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults, statuses
 from harness.client import assert_refused
 from harness.daemon import STEADY
-from harness.processes import wait_until
+from harness.processes import BUILD, wait_until
 
 ELECTED = "event=expiry_worker_elected"
 
@@ -72,6 +73,18 @@ def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
     make_overdue(one.stack)
     wait_until(lambda: expired_by(*pair) == 5, "expiry of the last")
     assert audit(one) == 1
+
+
+def test_operator_sees_which_daemon_is_elected(pair):
+    def proclaimed():
+        shown = subprocess.run(
+            [BUILD / "seclock", "--server", pair[0].stack.redis_url, "--prefix", "seckill:",
+             "status", "expirer"], capture_output=True, text=True, timeout=60, check=False).stdout
+        return [line.split(":")[2] for line in shown.splitlines() if line.startswith("proclaims")]
+    first, other = elected_of(pair)
+    wait_until(lambda: proclaimed() == [str(first.process.pid)], "its process")
+    first.kill()
+    wait_until(lambda: proclaimed() == [str(other.process.pid)], "that of the other")
 
 
 def test_order_whose_segment_was_busy_when_it_was_due_expires_later(daemon):

@@ -279,8 +279,19 @@ enum seclock_result seclock_acquire(struct seclock_client *client,
     return result;
 }
 
+/* What is proclaimed only operators read. */
+enum seclock_result seclock_campaign(struct seclock_client *client,
+                                     const struct seclock_request *request, const char *value,
+                                     struct seclock_handle **handle_out)
+{
+    assert(value[0] != '\0');
+    return seclock_acquire(client, request, handle_out);
+}
+
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
+    if (!handle)
+        return SECLOCK_NOT_OWNER;
     if (handle->driver == &guarding)
         release_guard(handle);
     else
