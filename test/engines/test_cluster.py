@@ -15,7 +15,6 @@ from harness.processes import BUILD, wait_until
 SEGMENTS = 20
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 ACCEPTED = 'seckill_orders_total{outcome="accepted"}'
-CONFORMANCE = BUILD / "test" / "test_conformance"
 PARTS = 12  # of the conformance tests, side by side: most of their time they wait
 
 
@@ -179,24 +178,25 @@ def test_rate_limits_are_spread(on_cluster, cluster, spawn):
     assert all(keys.values()), keys
 
 
-def conform(environment, *words):
-    return subprocess.Popen([CONFORMANCE, *words], stdin=subprocess.DEVNULL, text=True,
+def conform(program, environment, *words):
+    return subprocess.Popen([BUILD / "test" / program, *words], stdin=subprocess.DEVNULL, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
 
 
-def test_lock_library_conforms_on_a_cluster(stack, cluster):
-    """The conformance tests of all kinds of locks but the majority lock, which refuses clusters.
-    Those that kill everybody's connections, or fill the servers up, run by themselves."""
+@pytest.mark.parametrize("program, least", [("test_conformance", 300), ("test_election", 90)])
+def test_lock_library_conforms_on_a_cluster(stack, cluster, program, least):
+    """The tests of all kinds of locks but the majority lock, which refuses clusters. Those that
+    kill everybody's connections, or fill the servers up, run by themselves."""
     cluster.calm()
     environment = {**os.environ, "SECKILL_REDIS_URL": cluster.url,
                    "SECKILL_MYSQL_URL": stack.mysql_url}
     environment.pop("SECKILL_ZOOKEEPER_URL", None)
-    parts = [conform({**environment, "SECKILL_TEST_PART": f"{n}/{PARTS}"},
+    parts = [conform(program, {**environment, "SECKILL_TEST_PART": f"{n}/{PARTS}"},
                      "-_killed", "-full_redis") for n in range(PARTS)]
     logs = [part.communicate(timeout=120)[0] for part in parts]
     for alone in ("_killed", "full_redis"):
-        parts.append(conform(environment, alone))
+        parts.append(conform(program, environment, alone))
         logs.append(parts[-1].communicate(timeout=120)[0])
     failed = [log for part, log in zip(parts, logs) if part.returncode != 0]
     assert not failed, failed[0]
-    assert sum(log.count("[       OK ]") for log in logs) > 300
+    assert sum(log.count("[       OK ]") for log in logs) > least
