@@ -153,7 +153,8 @@ static enum seclock_result write_lock(struct attempt *attempt, const struct secl
             (struct command){.argc = 3, .argv = {"PEXPIRE", attempt->leader, lease}};
     }
     if (handle->proclaims)
-        commands[count++] = (struct command){.argc = 3, .argv = {"PUBLISH", attempt->leader, "*"}};
+        commands[count++] = (struct command){
+            .argc = 3, .argv = {seen->sharded ? "SPUBLISH" : "PUBLISH", attempt->leader, "*"}};
     commands[count++] = (struct command){.argc = 1, .argv = {"EXEC"}};
     return change(attempt, commands, count);
 }

@@ -25,7 +25,8 @@ local last = call('HMGET', KEYS[2], 'f', 'n')
 if last[1] ~= ARGV[3] or tonumber(last[2]) <= tonumber(ARGV[4]) then
   call('HSET', KEYS[2], 'f', ARGV[3], 'n', ARGV[4], 't', ARGV[5], 'v', ARGV[6])
   if ARGV[7] ~= '' then
-    call('PUBLISH', KEYS[2], ARGV[7])
+    local channel, message = KEYS[2], ARGV[7]
+    -- include: tell.lua
   end
 end
 call('PEXPIRE', KEYS[2], left)

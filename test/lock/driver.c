@@ -1,7 +1,8 @@
 /* Holds locks on command: reads one command per line from standard input, answers with one JSON
  * object per line. For tests that stop, kill and cut off whole processes.
  *
- * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] [memory=own] SERVER...
+ * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] [memory=own]
+ *                    SERVER...
  *
  *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1] [keep=MS]
  *   campaign ID KIND NAME VALUE [wait=MS] [lease=MS]
