@@ -47,6 +47,7 @@ static void send_call(int number, int limit_ms)
     script_key(&sending->call, "pipe");
     script_key(&sending->call, "pipe:counted");
     script_key(&sending->call, "pipe:before");
+    script_key(&sending->call, "pipe:generation");
     script_int(&sending->call, number);
     script_int(&sending->call, PATIENCE_MS);
     sending->limit_ms = limit_ms;
