@@ -93,7 +93,12 @@ def test_every_daemon_gives_the_same_bytes_from_any_cursor(pair):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda user: pair[user % 2].order(user_id=f"u{user}"), range(40)))
     published(one)
-    whole = one.get("/events?after=0").json()["events"]
+
+    def events():
+        return one.get("/events?after=0").json()["events"]
+    wait_until(lambda: any(event["data"].get("available") == 60 for event in events()),
+               "event of the sale after the last order")
+    whole = events()
     assert len(whole) >= 40
     for after in range(0, len(whole), 7):
         for limit in (1, 10, 1000):
