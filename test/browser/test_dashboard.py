@@ -235,8 +235,11 @@ def test_events_and_receivers_are_shown_and_failures_are_alarms(chrome, stack, s
     page.wait(f"{number('#events-kept')} >= 2")
     page.wait("document.querySelector('#receivers-rows td[data-state=warn]') !== null")
     assert page.eval(WELL)
-    stack.ledger.run("UPDATE webhook SET failing_since=failing_since-INTERVAL 2 HOUR")
-    page.wait(text_has("#alarms", "Webhook erp fails for 2 h"))
+
+    def has_failed_for_hours():  # a try under way writes what it knew at its beginning
+        stack.ledger.run("UPDATE webhook SET failing_since=UTC_TIMESTAMP(6)-INTERVAL 2 HOUR")
+        return page.eval(text_has("#alarms", "Webhook erp fails for 2 h"))
+    wait_until(has_failed_for_hours, "alarm of a webhook that fails")
     stack.ledger.run("UPDATE webhook SET state='disabled',reason='failing'")
     page.wait(text_has("#alarms", "Webhook erp is disabled: failing"))
     assert page.eval("document.querySelector('#alarms').dataset.state") == "bad"
