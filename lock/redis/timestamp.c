@@ -52,7 +52,7 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
 /* Sends UNWATCH first, because an earlier round may have ended without EXEC. Only an acquisition
  * watches the fence, since it alone sets it, and other kinds of lock of this name share that key.
  * It also watches for its own release, which may overtake a slow change. The first command is there
- * for its error alone, from a server without sharded channels. */
+ * for its error alone, from a server without sharded channels; an acquisition tells nobody. */
 static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
@@ -67,19 +67,20 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
         {.argc = 2, .argv = {"GET", attempt->released}},
         {.argc = 1, .argv = {"TIME"}},
     };
-    command_run(attempt->redis, commands, 7);
+    const int first = acquires ? 1 : 0;
+    command_run(attempt->redis, commands + first, (size_t)(7 - first));
     enum seclock_result result = result_of(attempt, commands + 1, 6);
     const char *value = command_text(&commands[3], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[5], -1, NULL);
-    seen_out->sharded = commands[0].result == REDIS_ANSWERED;
+    seen_out->sharded = !acquires && commands[0].result == REDIS_ANSWERED;
     seen_out->now_us = command_int(&commands[6], 0) * 1000000 + command_int(&commands[6], 1);
     seen_out->left_ms = command_int(&commands[3], -1) - seen_out->now_us / 1000;
     seen_out->mine = seen_out->left_ms > 0 && colon && strcmp(colon + 1, token) == 0;
     seen_out->released = released && strcmp(released, token) == 0;
     seen_out->unheld = released && released[0] == '-' && strcmp(released + 1, token) == 0;
     seen_out->fence = command_int(&commands[4], -1);
-    command_clear(commands, 7);
+    command_clear(commands + first, (size_t)(7 - first));
     return result;
 }
 

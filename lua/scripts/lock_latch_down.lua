@@ -9,6 +9,7 @@
 -- The time to live comes before the count: a full Redis refuses a script whose first write needs
 -- memory.
 local call = redis.call
+local generation_key, generation = KEYS[4], ARGV[3]
 local left = tonumber(call('GET', KEYS[1]) or '-1')
 if left < 0 then
   return {5}
@@ -16,14 +17,7 @@ end
 if call('SISMEMBER', KEYS[3], ARGV[2]) == 1 then
   return {1, left}
 end
-if ARGV[3] ~= '0' then
-  local known = call('HMGET', KEYS[4], 'generation', 'opened')
-  if known[2] == ARGV[3] then
-    return {1, 0}
-  elseif known[1] ~= ARGV[3] then
-    return {6}
-  end
-end
+-- include: latch_generation.lua
 if left == 0 then
   return {1, left}
 end
