@@ -1217,16 +1217,6 @@ enum {
     TITLE_MAX = 80,
 };
 
-/* By parts of its title ("KIND: CASE"): it must hold each, but none of those with a '-' before
- * them. */
-static bool chosen(const char *title, char *const *parts)
-{
-    for (; *parts; parts++)
-        if ((*parts)[0] == '-' ? strstr(title, *parts + 1) != NULL : !strstr(title, *parts))
-            return false;
-    return true;
-}
-
 /* ThreadSanitizer lets no child of fork start threads, which a loop there needs. */
 static bool of_this_form(void (*function)(void **state))
 {
@@ -1251,7 +1241,7 @@ int main(int argc, char **argv)
                      cases[j].name);
             if (!of_this_form(cases[j].function))
                 continue;
-            if (!chosen(titles[count], argv + 1) || !kind_served(subjects[i].kind))
+            if (!title_chosen(titles[count], argv + 1) || !kind_served(subjects[i].kind))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,
                                                (void *)(uintptr_t)&subjects[i]};

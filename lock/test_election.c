@@ -559,15 +559,6 @@ enum {
     TITLE_MAX = 80,
 };
 
-/* As in test_conformance.c. */
-static bool chosen(const char *title, char *const *parts)
-{
-    for (; *parts; parts++)
-        if ((*parts)[0] == '-' ? strstr(title, *parts + 1) != NULL : !strstr(title, *parts))
-            return false;
-    return true;
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -580,13 +571,13 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < CASES; j++) {
             snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(kinds[i]),
                      cases[j].name);
-            if (!chosen(titles[count], argv + 1) || !kind_served(kinds[i]))
+            if (!title_chosen(titles[count], argv + 1) || !kind_served(kinds[i]))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,
                                                (void *)(uintptr_t)&kinds[i]};
             count++;
         }
-    if (chosen("others: other_kinds_elect_nobody", argv + 1))
+    if (title_chosen("others: other_kinds_elect_nobody", argv + 1))
         tests[count++] =
             (struct CMUnitTest){"others: other_kinds_elect_nobody", test_other_kinds_elect_nobody,
                                 begin, end, (void *)(uintptr_t)&kinds[0]};

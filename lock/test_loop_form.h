@@ -240,6 +240,18 @@ static inline enum seclock_result form_await(struct seclock_client *client,
     return result == SECLOCK_BUSY ? SECLOCK_TIMEOUT : result;
 }
 
+/* Awaits what has begun; the form's mutex is held, and is not any more. */
+static inline enum seclock_result form_end(struct form_hold *hold, enum seclock_result begun)
+{
+    form_keep_error(seclock_error());
+    pthread_mutex_unlock(&hold->form->mutex);
+    if (begun != SECLOCK_OK)
+        return begun;
+    enum seclock_result result = form_wait(hold, 0);
+    form_keep_error(hold->error);
+    return result;
+}
+
 static inline enum seclock_result form_do(struct seclock_handle *handle,
                                           enum seclock_result (*begin)(struct seclock_loop *,
                                                                        struct seclock_handle *),
@@ -249,14 +261,7 @@ static inline enum seclock_result form_do(struct seclock_handle *handle,
     if (!hold)
         return plain(handle);
     pthread_mutex_lock(&hold->form->mutex);
-    enum seclock_result result = begin(hold->form->loop, handle);
-    form_keep_error(seclock_error());
-    pthread_mutex_unlock(&hold->form->mutex);
-    if (result == SECLOCK_OK) {
-        result = form_wait(hold, 0);
-        form_keep_error(hold->error);
-    }
-    return result;
+    return form_end(hold, begin(hold->form->loop, handle));
 }
 
 static inline enum seclock_result form_renew(struct seclock_handle *handle)
@@ -271,14 +276,7 @@ static inline enum seclock_result form_proclaim(struct seclock_handle *handle, c
     if (!hold || seclock_fence(handle) == 0)
         return seclock_proclaim(handle, value);
     pthread_mutex_lock(&hold->form->mutex);
-    enum seclock_result result = seclock_loop_proclaim(hold->form->loop, handle, value);
-    form_keep_error(seclock_error());
-    pthread_mutex_unlock(&hold->form->mutex);
-    if (result == SECLOCK_OK) {
-        result = form_wait(hold, 0);
-        form_keep_error(hold->error);
-    }
-    return result;
+    return form_end(hold, seclock_loop_proclaim(hold->form->loop, handle, value));
 }
 
 static inline enum seclock_result form_release(struct seclock_handle *handle)

@@ -271,4 +271,14 @@ static inline void redis_forget_all(void)
     redis_each_key("redis.call('DEL', key)");
 }
 
+/* Chooses a test by parts of its title ("KIND: CASE"): it must hold each, but none of those with a
+ * '-' before them. */
+static inline bool title_chosen(const char *title, char *const *parts)
+{
+    for (; *parts; parts++)
+        if ((*parts)[0] == '-' ? strstr(title, *parts + 1) != NULL : !strstr(title, *parts))
+            return false;
+    return true;
+}
+
 #endif

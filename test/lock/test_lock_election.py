@@ -188,14 +188,17 @@ def shifted(monkeypatch, clock):
         yield
 
 
+def shifted_leader(url, monkeypatch, clock):
+    with shifted(monkeypatch, clock):
+        return Driver(url, lease=20000, poll=POLL_MS)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_leader_whose_host_slept(voters, url, kind, tmp_path, monkeypatch):
     """Its clock says that the lease is over: it leads no longer, whoever else does."""
     observer, candidate = voters(2)
     clock = Clock(tmp_path / "clock")
-    with shifted(monkeypatch, clock):
-        leader = Driver(url, lease=20000, poll=POLL_MS)
-    with leader:
+    with shifted_leader(url, monkeypatch, clock) as leader:
         old = campaign(leader, kind, "asleep")
         observed(observer, kind, "asleep")
         clock.set(boot_s=3600)
@@ -213,9 +216,7 @@ def test_leader_whose_host_slept(voters, url, kind, tmp_path, monkeypatch):
 def test_wall_clock_of_a_leader_counts_for_nothing(voters, url, kind, tmp_path, monkeypatch):
     observer, candidate = voters(2)
     clock = Clock(tmp_path / "clock")
-    with shifted(monkeypatch, clock):
-        leader = Driver(url, lease=20000, poll=POLL_MS)
-    with leader:
+    with shifted_leader(url, monkeypatch, clock) as leader:
         term = campaign(leader, kind, "0")
         for number, wall_s in enumerate((86400, -86400, 0), 1):
             clock.set(wall_s=wall_s)

@@ -136,36 +136,41 @@ def test_answers_to_two_tries_are_lost(near, far_url, proxy, kind):
         assert_free(near, kind)
 
 
-class LateAnswer:
-    """The next acquisition is answered after its lease of 1 s, and its two releases are not: they
-    reach the server by arrive()."""
+class LateSendings:
+    """The next sendings like `sent` lose their connections, and reach the server only by
+    arrive()."""
 
-    def __init__(self, proxy, kind):
+    def __init__(self, proxy, sent, count, traps=()):
         self.gate, self.arrived = threading.Event(), []
-        sent = SENT.get(kind, rb"EVAL")
-        self.traps = [proxy.once(sent, after=lambda _: time.sleep(1.1))]
-        self.traps += [proxy.once(sent, before=self.keep, after=self.arrived.append)
-                       for _ in range(2)]
+        self.traps = [*traps, *(proxy.once(sent, before=self.keep, after=self.arrived.append)
+                                for _ in range(count))]
 
     def keep(self, link):
         link.cut_client()
         self.gate.wait(60)
 
-    def arrive(self):
+    def arrive(self, least):
+        """Lets them go, until that many have arrived."""
         for trap in self.traps:
             trap.wait()
         self.gate.set()
-        wait_until(lambda: self.arrived, "a release")
+        wait_until(lambda: len(self.arrived) >= least, "late sendings")
+
+
+def late_answer(proxy, kind):
+    """The next acquisition is answered after its lease of 1 s, and its two releases come late."""
+    sent = SENT.get(kind, rb"EVAL")
+    return LateSendings(proxy, sent, 2, [proxy.once(sent, after=lambda _: time.sleep(1.1))])
 
 
 @pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
 def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind):
     """It must not take the lock from the next try of the same caller, which has it by then."""
     assert_free(near, kind)  # from now on a table has its row
-    late = LateAnswer(proxy, kind)
+    late = late_answer(proxy, kind)
     answer = far.acquire(kind, "n", wait=30000, lease=1000)
     assert answer["result"] == "ok"
-    late.arrive()
+    late.arrive(1)
     status = near("status", kind, "n")
     assert (status["held"], status["fence"]) == (1, answer["fence"])
     assert far("release", 1)["result"] == "ok"
@@ -174,11 +179,11 @@ def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind)
 @pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
 def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, kind):
     assert_free(near, kind)
-    late = LateAnswer(proxy, kind)
+    late = late_answer(proxy, kind)
     answer = far.acquire(kind, "n", lease=1000)
     assert (answer["result"], answer["state"]) == ("unknown", "lost")
     assert far("release", 1)["result"] == "lost"
-    late.arrive()
+    late.arrive(1)
     assert_free(near, kind)
 
 
@@ -744,36 +749,22 @@ def test_proclamation_that_is_not_sent_has_failed(near, far, proxy, kind):
     assert proclaimed(near, kind) == "four"
 
 
-class LateProclamation:
-    """The next two sendings of a proclamation lose their connections, and reach the server only
-    by arrive()."""
-
-    def __init__(self, proxy, kind):
-        self.gate, self.arrived = threading.Event(), []
-        self.traps = [proxy.once(PROCLAIMS.get(kind, rb"EVAL"), before=self.keep,
-                                 after=self.arrived.append) for _ in range(2)]
-
-    def keep(self, link):
-        link.cut_client()
-        self.gate.wait(60)
-
-    def arrive(self):
-        for trap in self.traps:
-            trap.wait()
-        self.gate.set()
-        wait_until(lambda: len(self.arrived) == 2, "late proclamations")
+def late_proclamation(far, proxy, kind):
+    """Proclaims "late", of which two sendings come late."""
+    late = LateSendings(proxy, PROCLAIMS.get(kind, rb"EVAL"), 2)
+    while not all(trap.sprung.is_set() for trap in late.traps):
+        assert far("proclaim", 1, "late")["result"] in ("ok", "unknown", "failed")
+    return late
 
 
 @pytest.mark.parametrize("kind", ELECTING)
 def test_late_proclamation_undoes_no_later_one(near, far_url, proxy, kind):
     with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
         assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
-        late = LateProclamation(proxy, kind)
-        while not all(trap.sprung.is_set() for trap in late.traps):
-            assert far("proclaim", 1, "late")["result"] in ("ok", "unknown", "failed")
+        late = late_proclamation(far, proxy, kind)
         assert settled(far, "proclaim", 1, "last")["result"] == "ok"
         assert proclaimed(near, kind) == "last"
-        late.arrive()
+        late.arrive(2)
         assert proclaimed(near, kind) == "last"
         assert settled(far, "release", 1)["result"] == "ok"
         assert proclaimed(near, kind) is None
@@ -783,12 +774,10 @@ def test_late_proclamation_undoes_no_later_one(near, far_url, proxy, kind):
 def test_late_proclamation_changes_no_later_term(near, far_url, proxy, kind):
     with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
         assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
-        late = LateProclamation(proxy, kind)
-        while not all(trap.sprung.is_set() for trap in late.traps):
-            assert far("proclaim", 1, "late")["result"] in ("ok", "unknown", "failed")
+        late = late_proclamation(far, proxy, kind)
         assert near("break", kind, "n")["result"] == "ok"
         assert near("campaign", 1, kind, "n", "next")["result"] == "ok"
-        late.arrive()
+        late.arrive(2)
         assert proclaimed(near, kind) == "next"
         assert settled(far, "proclaim", 1, "late")["result"] in ("lost", "not owner")
         assert proclaimed(near, kind) == "next"
