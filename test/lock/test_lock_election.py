@@ -1,5 +1,6 @@
 """Elections among processes that die, stop and have wrong clocks, on servers that start again."""
 
+import itertools
 import random
 import threading
 import time
@@ -12,6 +13,7 @@ from harness.processes import wait_until
 from harness.servers import Etcd, RedisAlone, ZooKeeper
 from locks import DRIVER, LOOP_DRIVER, Driver, run_seclock, settled
 
+NUMBERS = itertools.count()
 LEASE_MS, POLL_MS = 800, 200
 PATIENCE_MS = 60000
 REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write")
@@ -33,11 +35,22 @@ def url(request, stack):
 
 
 @pytest.fixture
-def voters(url):
+def prefix():
+    """Each test has keys of its own: a driver that a test kills may hold its lock for longer."""
+    return f"{next(NUMBERS)}:"
+
+
+@pytest.fixture
+def voter(url, prefix):
+    """voter() gives a driver on the server of the kind."""
+    return lambda lease=LEASE_MS: Driver(url, prefix=prefix, lease=lease, poll=POLL_MS)
+
+
+@pytest.fixture
+def voters(voter):
     """voters(n) gives so many drivers on the server of the kind."""
     with ExitStack() as running:
-        yield lambda count: [running.enter_context(Driver(url, lease=LEASE_MS, poll=POLL_MS))
-                             for _ in range(count)]
+        yield lambda count: [running.enter_context(voter()) for _ in range(count)]
 
 
 def campaign(driver, kind, value, name="n", **options):
@@ -101,10 +114,10 @@ def test_leader_is_stopped_past_its_lease(voters, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tool_shows_what_a_leader_proclaims(voters, url, kind):
+def test_tool_shows_what_a_leader_proclaims(voters, url, prefix, kind):
     leader, = voters(1)
     assert settled(leader, "acquire", 1, kind, "n", "lease=20000")["result"] == "ok"
-    words = ("--kind", kind, "status", "n")
+    words = ("--prefix", prefix, "--kind", kind, "status", "n")
     assert "proclaims" not in run_seclock(*words, server=url).stdout
     assert settled(leader, "proclaim", 1, "10.0.0.7\x1b[1m")["result"] == "ok"
     shown = run_seclock(*words, server=url)
@@ -116,9 +129,9 @@ def test_tool_shows_what_a_leader_proclaims(voters, url, kind):
 class Candidate(threading.Thread):
     """Leads again and again, until its end or until it is told to die in its term."""
 
-    def __init__(self, number, url, kind, until):
+    def __init__(self, number, voter, kind, until):
         super().__init__()
-        self.number, self.url, self.kind, self.until = number, url, kind, until
+        self.number, self.voter, self.kind, self.until = number, voter, kind, until
         self.accepted = []  # (term, value)
         self.error = None
 
@@ -143,7 +156,7 @@ class Candidate(threading.Thread):
         try:
             turn = 0
             while time.monotonic() < self.until:
-                with Driver(self.url, lease=LEASE_MS, poll=POLL_MS) as driver:
+                with self.voter() as driver:
                     while time.monotonic() < self.until and driver.process.poll() is None:
                         turn += 1
                         self.lead(driver, turn)
@@ -152,10 +165,10 @@ class Candidate(threading.Thread):
 
 
 @pytest.mark.parametrize("kind", ["simple", "timestamp", "fair", "table", "queue", "etcd"])
-def test_term_has_one_leader(voters, url, kind):
+def test_term_has_one_leader(voters, voter, kind):
     """Whoever dies when: a term is of one process, and observers see terms in their order."""
     observer = voters(1)[0]
-    crowd = [Candidate(number, url, kind, time.monotonic() + 8) for number in range(4)]
+    crowd = [Candidate(number, voter, kind, time.monotonic() + 8) for number in range(4)]
     for candidate in crowd:
         candidate.start()
     news = []
@@ -188,17 +201,17 @@ def shifted(monkeypatch, clock):
         yield
 
 
-def shifted_leader(url, monkeypatch, clock):
+def shifted_leader(voter, monkeypatch, clock):
     with shifted(monkeypatch, clock):
-        return Driver(url, lease=20000, poll=POLL_MS)
+        return voter(lease=20000)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_leader_whose_host_slept(voters, url, kind, tmp_path, monkeypatch):
+def test_leader_whose_host_slept(voters, voter, kind, tmp_path, monkeypatch):
     """Its clock says that the lease is over: it leads no longer, whoever else does."""
     observer, candidate = voters(2)
     clock = Clock(tmp_path / "clock")
-    with shifted_leader(url, monkeypatch, clock) as leader:
+    with shifted_leader(voter, monkeypatch, clock) as leader:
         old = campaign(leader, kind, "asleep")
         observed(observer, kind, "asleep")
         clock.set(boot_s=3600)
@@ -213,10 +226,10 @@ def test_leader_whose_host_slept(voters, url, kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wall_clock_of_a_leader_counts_for_nothing(voters, url, kind, tmp_path, monkeypatch):
+def test_wall_clock_of_a_leader_counts_for_nothing(voters, voter, kind, tmp_path, monkeypatch):
     observer, candidate = voters(2)
     clock = Clock(tmp_path / "clock")
-    with shifted_leader(url, monkeypatch, clock) as leader:
+    with shifted_leader(voter, monkeypatch, clock) as leader:
         term = campaign(leader, kind, "0")
         for number, wall_s in enumerate((86400, -86400, 0), 1):
             clock.set(wall_s=wall_s)
