@@ -87,7 +87,7 @@ enum {
     X(RED, "red", "redis", "one holder by the majority of several independent servers; no fence")  \
     X(TABLE, "table", "mysql", "a row of the table distributed_lock; re-entrant")                  \
     X(GET_LOCK, "get-lock", "mysql",                                                               \
-      "MySQL's GET_LOCK; with its connection; re-entrant; no fence")                               \
+      "MySQL's GET_LOCK; with its connection; not re-entrant; no fence")                           \
     X(QUEUE, "queue", "zookeeper", "first come first served; with its session; re-entrant")        \
     X(ETCD, "etcd", "etcd", "many readers or one writer, first come first served")
 

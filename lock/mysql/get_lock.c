@@ -14,10 +14,10 @@
 #include "lock/text.h"
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, for any
- * reason, and notifies nobody. So each owner's holds of a lock have a connection to themselves,
- * which the server ends (wait_timeout) when it hears nothing on it for the longest of their leases.
- * A renewal asks whether this connection still has the lock; a replaced connection has not. No
- * number grows with each acquisition, hence there is no fence. */
+ * reason, and notifies nobody. So each hold has a connection to itself, which the server ends
+ * (wait_timeout) when it hears nothing on it for a lease. A renewal asks whether this connection
+ * still has the lock; a replaced connection has not. No number grows with each acquisition, hence
+ * there is no fence. */
 
 /* why_one_server: such a lock is in the memory of one server. Another node of a Galera cluster
  * gives it to another client, and so does the next primary while the former one still lives. */
@@ -31,19 +31,13 @@ enum {
 /* One connection that has the lock, or waits for it. */
 struct holding {
     struct db *db;
-    pthread_mutex_t mutex; /* one request at a time */
-    char name[SECLOCK_NAME_MAX];
-    char owner[SECLOCK_TOKEN_MAX];
-    _Atomic int lease_ms; /* the longest of its holds, which only grows */
-    int holds;            /* of its owner; 0 while it waits */
-    bool leaving;         /* accepts no further hold */
     LIST_ENTRY(holding) in_list;
 };
 
 struct get_lock {
     struct mysql_pool *pool;
     _Atomic bool alone;    /* the server has said that it is in no cluster */
-    pthread_mutex_t mutex; /* guards the list and the holdings' holds */
+    pthread_mutex_t mutex; /* guards the list */
     struct process_guard guard;
     LIST_HEAD(, holding) holdings;
 };
@@ -81,7 +75,7 @@ static void get_lock_close(void *self)
     free(get_lock);
 }
 
-/* If the child kept the connection of a hold, the lock would outlive its holder. */
+/* If the child kept such a connection, the lock would outlive its holder. */
 static void get_lock_forget(void *self)
 {
     struct get_lock *get_lock = self;
@@ -141,9 +135,8 @@ static enum seclock_result check_alone(struct get_lock *self, const struct seclo
     return SECLOCK_OK;
 }
 
-static struct holding *holding_new(struct get_lock *self, const struct seclock_handle *handle)
+static struct holding *holding_new(struct get_lock *self)
 {
-    assert(handle->lease_ms > 0);
     struct holding *holding = calloc(1, sizeof *holding);
     struct db *db = holding ? mysql_pool_take(self->pool) : NULL;
     if (!db) {
@@ -151,157 +144,96 @@ static struct holding *holding_new(struct get_lock *self, const struct seclock_h
         return NULL;
     }
     holding->db = db;
-    pthread_mutex_init(&holding->mutex, NULL);
-    strcpy(holding->name, handle->name);
-    strcpy(holding->owner, handle->owner);
-    holding->lease_ms = handle->lease_ms;
+    pthread_mutex_lock(&self->mutex);
+    LIST_INSERT_HEAD(&self->holdings, holding, in_list);
+    pthread_mutex_unlock(&self->mutex);
     return holding;
 }
 
 /* Closes a connection that may have the lock, which frees the lock; keeps any other. */
 static void holding_free(struct get_lock *self, struct holding *holding, bool may_hold)
 {
-    assert(holding->holds == 0);
+    pthread_mutex_lock(&self->mutex);
+    LIST_REMOVE(holding, in_list);
+    pthread_mutex_unlock(&self->mutex);
     if (may_hold)
         db_close(&holding->db);
     else
         mysql_pool_give(self->pool, holding->db);
-    pthread_mutex_destroy(&holding->mutex);
     free(holding);
 }
 
-/* Finds the connection by which the owner already holds the lock, and counts one more hold; NULL:
- * not found. The server keeps the former lease until the caller sends holding_check. */
-static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
-{
-    struct holding *holding;
-    pthread_mutex_lock(&self->mutex);
-    LIST_FOREACH (holding, &self->holdings, in_list)
-        if (!holding->leaving && strcmp(holding->owner, handle->owner) == 0 &&
-            strcmp(holding->name, handle->name) == 0)
-            break;
-    if (holding) {
-        assert(holding->holds > 0);
-        handle->hold_count = ++holding->holds;
-        if (holding->lease_ms < handle->lease_ms)
-            holding->lease_ms = handle->lease_ms;
-    }
-    pthread_mutex_unlock(&self->mutex);
-    return holding;
-}
-
 /* Returns the lease in whole seconds, rounded up, as the server keeps it. */
-static int lease_s(const struct holding *holding)
+static int lease_s(const struct seclock_handle *handle)
 {
-    return holding->lease_ms / 1000 + 1;
+    assert(handle->lease_ms > 0);
+    return handle->lease_ms / 1000 + 1;
 }
 
-/* Asks within `wait_ms` whether the connection still has the lock. The request also keeps the
- * connection alive for the longest lease; under the mutex no shorter lease can follow it. A closed
- * connection is not replaced, because its lock is gone. */
-static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
-                                         int wait_ms)
+/* Asks within `wait_ms` whether the connection still has the lock, which also keeps the connection
+ * alive for a lease. A closed connection is not replaced, because its lock is gone. */
+static enum seclock_result holding_check(const struct get_lock *self,
+                                         const struct seclock_handle *handle, int wait_ms)
 {
     assert(wait_ms > 0);
+    struct db *db = ((struct holding *)handle->driver_data)->db;
     struct sql_text sql = {0};
     enum seclock_result result = SECLOCK_LOST;
-    pthread_mutex_lock(&holding->mutex);
     mysql_write(self->pool, &sql,
                 "SET SESSION wait_timeout=%d;" SET_NAME "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()",
-                lease_s(holding), holding->name);
-    db_set_timeout(holding->db, wait_ms);
-    if (db_connected(holding->db)) {
-        bool answered = db_query(holding->db, sql.text, sql.length) == DB_OK;
-        char **row = answered ? db_row(holding->db) : NULL;
+                lease_s(handle), handle->name);
+    db_set_timeout(db, wait_ms);
+    if (db_connected(db)) {
+        bool answered = db_query(db, sql.text, sql.length) == DB_OK;
+        char **row = answered ? db_row(db) : NULL;
         if (row && row[0] && row[0][0] == '1')
             result = SECLOCK_OK;
-        else if (!answered && db_connected(holding->db))
+        else if (!answered && db_connected(db))
             result = SECLOCK_FAILED;
     }
     if (result != SECLOCK_OK)
-        lock_set_error("mysql: %s", db_error(holding->db));
-    db_set_timeout(holding->db, self->pool->timeout_ms);
-    pthread_mutex_unlock(&holding->mutex);
+        lock_set_error("mysql: %s", db_error(db));
+    db_set_timeout(db, self->pool->timeout_ms);
     sql_free(&sql);
     return result;
 }
 
 /* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
  * SECLOCK_FAILED: an unanswered connection is closed, so there is no doubt. */
-static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
+static enum seclock_result holding_try(const struct get_lock *self, struct holding *holding,
                                        const struct seclock_handle *handle, int wait_ms)
 {
-    assert(wait_ms >= 0 && holding->lease_ms > 0);
+    assert(wait_ms >= 0);
     char text[160];
     long long got = 0;
     snprintf(text, sizeof text,
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
-             lease_s(holding), wait_ms / 1000, wait_ms % 1000);
-    enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
+             lease_s(handle), wait_ms / 1000, wait_ms % 1000);
+    enum seclock_result result = ask(self, handle, holding->db, handle->name, text, &got);
     if (result == SECLOCK_OK)
         return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
     long code = strtol(db_error(holding->db), NULL, 10);
     return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? SECLOCK_BUSY : SECLOCK_FAILED;
 }
 
-static void holding_held(struct get_lock *self, struct holding *holding,
-                         struct seclock_handle *handle)
-{
-    assert(holding->holds == 0 && !handle->driver_data);
-    pthread_mutex_lock(&self->mutex);
-    holding->holds = 1;
-    LIST_INSERT_HEAD(&self->holdings, holding, in_list);
-    pthread_mutex_unlock(&self->mutex);
-    handle->driver_data = holding;
-    handle->hold_count = 1;
-}
-
-/* Uncounts a hold; a `lost` connection accepts no further one. True: it was the last hold. */
-static bool holding_let_go(struct get_lock *self, struct holding *holding, bool lost)
-{
-    pthread_mutex_lock(&self->mutex);
-    holding->leaving = holding->leaving || lost;
-    assert(holding->holds > 0);
-    bool last = --holding->holds == 0;
-    if (last)
-        LIST_REMOVE(holding, in_list);
-    pthread_mutex_unlock(&self->mutex);
-    return last;
-}
-
-/* Checks at a re-entry whether the connection still has the lock: it may have ended silently. */
 static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
     handle->busy_ms = -1;
     assert(!handle->driver_data);
-    struct holding *holding = handle->waiting;
-    enum seclock_result alone = check_alone(get_lock, handle);
-    if (alone != SECLOCK_OK)
-        return alone;
-    if (!holding) {
-        holding = holding_again(get_lock, handle);
-        handle->driver_data = holding;
-        if (holding &&
-            holding_check(get_lock, holding,
-                          handle_request_ms(handle, get_lock->pool->timeout_ms)) == SECLOCK_OK)
-            return SECLOCK_OK;
-        if (holding) { /* lost, but its holder does not know yet */
-            handle->driver_data = NULL;
-            if (holding_let_go(get_lock, holding, true))
-                holding_free(get_lock, holding, true);
-        }
-        holding = holding_new(get_lock, handle);
-    }
+    enum seclock_result result = check_alone(get_lock, handle);
+    if (result != SECLOCK_OK)
+        return result;
+    struct holding *holding = handle->waiting ? handle->waiting : holding_new(get_lock);
     if (!holding)
         return SECLOCK_FAILED;
-    assert(holding->holds == 0);
-    enum seclock_result result = holding_try(get_lock, holding, handle, 0);
+    result = holding_try(get_lock, holding, handle, 0);
     handle->waiting = NULL;
-    if (result == SECLOCK_OK)
-        holding_held(get_lock, holding, handle);
-    else if (handle->waits && !handle->polls)
+    if (result == SECLOCK_OK) {
+        handle->driver_data = holding;
+        handle->hold_count = 1;
+    } else if (handle->waits && !handle->polls)
         handle->waiting = holding;
     else
         holding_free(get_lock, holding, result != SECLOCK_BUSY);
@@ -319,7 +251,7 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
         slice_ms = get_lock->pool->timeout_ms / 3;
     if (handle->cancel_fd > 0 && slice_ms > 100)
         slice_ms = 100;
-    assert(wait_ms >= 0 && (!holding || holding->holds == 0));
+    assert(wait_ms >= 0);
     if (!holding) {
         handle_sleep(handle, slice_ms);
         return;
@@ -333,7 +265,6 @@ static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, boo
     struct holding *holding = handle->waiting;
     if (!holding || acquired)
         return;
-    assert(holding->holds == 0);
     handle->waiting = NULL;
     holding_free(self, holding, true); /* the last slice may have acquired it */
 }
@@ -345,54 +276,36 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
     for (size_t i = 0; i < count; i++) {
         int wait_ms =
             handle_renewal_ms(&handles[i], 1, MYSQL_RENEWAL_MS_MIN, get_lock->pool->timeout_ms);
-        struct holding *holding = handles[i]->driver_data;
-        results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
+        results_out[i] =
+            handles[i]->driver_data ? holding_check(get_lock, handles[i], wait_ms) : SECLOCK_LOST;
         if (results_out[i] == SECLOCK_LOST)
             handle_keep_loss(handles[i], SECLOCK_LOSS_SESSION);
     }
 }
 
-static bool holding_shared(struct get_lock *self, const struct holding *holding)
-{
-    pthread_mutex_lock(&self->mutex);
-    bool shared = holding->holds > 1;
-    pthread_mutex_unlock(&self->mutex);
-    return shared;
-}
-
-/* why_check_first: once its hold is not counted any more, another thread of the owner may release
- * the last one and free the connection.
- *
- * The last hold frees the lock by name, and the connection goes back to the pool. An unanswered
- * connection is closed, which frees the lock as well. */
+/* Frees the lock by name, and the connection goes back to the pool. An unanswered connection is
+ * closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
-    struct get_lock *get_lock = self;
     struct holding *holding = handle->driver_data;
     long long freed = 0;
     if (!holding)
         return SECLOCK_LOST;
     handle->driver_data = NULL;
-    enum seclock_result result = SECLOCK_OK;
-    if (holding_shared(get_lock, holding))
-        result = holding_check(get_lock, holding, get_lock->pool->timeout_ms);
-    if (!holding_let_go(get_lock, holding, false))
-        return result;
-    result = ask(get_lock, handle, holding->db, holding->name,
-                 "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
-    holding_free(get_lock, holding, result != SECLOCK_OK);
+    enum seclock_result result =
+        ask(self, handle, holding->db, handle->name,
+            "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
+    holding_free(self, holding, result != SECLOCK_OK);
     return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
 }
 
 static void get_lock_drop(void *self, struct seclock_handle *handle)
 {
-    struct get_lock *get_lock = self;
     struct holding *holding = handle->driver_data;
     get_lock_stop_waiting(self, handle, false);
-    assert(!handle->waiting);
     handle->driver_data = NULL;
-    if (holding && holding_let_go(get_lock, holding, false))
-        holding_free(get_lock, holding, true);
+    if (holding)
+        holding_free(self, holding, true);
 }
 
 /* Finds the id of the connection that has the lock, 0: the lock is free; and `ends` it. */

@@ -135,14 +135,12 @@ MUTANTS: dict[str, Mutant] = {
           "  read(kind, older)\n"),),
         unit="test_script/test_values_are_kept_for_the_time_of_a_burst_and_then_dropped",
         simulated=NO_PART),
-    "get_lock_reentry_keeps_the_first_lease": Mutant(
-        "a get-lock connection ends only after the longest lease of its holds",
+    "get_lock_is_given_back_with_its_connection_alone": Mutant(
+        "a released get-lock is free",
         (("lock/mysql/get_lock.c",
-          "        handle->hold_count = ++holding->holds;\n"
-          "        if (holding->lease_ms < handle->lease_ms)\n"
-          "            holding->lease_ms = handle->lease_ms;\n",
-          "        handle->hold_count = ++holding->holds;\n"),),
-        unit="test_conformance/get-lock: owner_has_unequal_leases",
+          "RELEASE_LOCK(@n),0)",
+          "1,0)"),),
+        unit="test_conformance/get-lock: release_wakes_who_waits",
         simulated=NO_PART),
     "redis_value_of_greatest_size_reads_empty": Mutant(
         "a value of the greatest size is read as it was written",
