@@ -39,6 +39,8 @@
 #                   one of the targets in test/fuzz, DURATION=600 the seconds of each
 #   make overload   20,000 connections that wear the daemon out in one way after the other, and a crowd
 #                   above capacity for DURATION=60 seconds, beside good clients: 6 minutes
+#   make history    random operations with faults on each kind of lock, by processes, for SECONDS=300 of
+#                   each form; what they saw is checked against exclusion and the order of fences
 #   make model      every state of the protocol, searched by spin: five minutes, 3 GiB; DEEP=1 goes on
 #                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
@@ -142,7 +144,7 @@ control  := $(BUILD)/seckillctl
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 ctl_tests := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(filter ctl/%,$(test_src))))
-lock_tests := $(addprefix $(BUILD)/test/lock_,driver driver_loop history)
+lock_tests := $(addprefix $(BUILD)/test/lock_,driver driver_loop history history_loop)
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 recorder := $(BUILD)/record_ids.so
@@ -150,7 +152,7 @@ headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -294,6 +296,7 @@ lock_tools := $(lock_tests) $(BUILD)/bench_lock $(BUILD)/bench_loop
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock/driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_driver_loop: $(BUILD)/test/lock/driver_loop.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock/history.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_history_loop: $(BUILD)/test/lock/history_loop.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(BUILD)/bench_loop: $(BUILD)/loadtest/bench_loop.o $(BUILD)/loadtest/bench_limit.o \
@@ -551,6 +554,13 @@ test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
+
+# SECONDS of random operations with faults on each kind, in each form, JOBS runs at a time.
+history:
+	@deploy/packages test
+	@$(MAKE) tests
+	@HISTORY_SECONDS=$(or $(SECONDS),300) SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -rP -p no:cacheprovider \
+	    -n $(or $(JOBS),4) test/lock/test_lock_history.py -k 'test_redis or test_red or test_mysql or test_zookeeper or test_etcd or forgets'
 
 # SEEDS: how many schedules, from seed FROM on, by JOBS processes; SEED: one alone, with its story.
 simulate:

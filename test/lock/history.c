@@ -61,24 +61,31 @@ static int below(int bound)
     return (int)(random() % bound);
 }
 
+static bool held(const struct hold *hold)
+{
+    return careless || forgetful || seclock_state(hold->handle) == SECLOCK_STATE_HELD;
+}
+
 /* Reads the clock first: a hold that is valid after that was valid then. */
 static void look(void)
 {
     for (int i = 0; i < HOLDS_MAX; i++) {
         int64_t seen_ns = now_ns();
-        if (holds[i].used &&
-            (careless || forgetful || seclock_state(holds[i].handle) == SECLOCK_STATE_HELD))
+        if (holds[i].used && held(&holds[i]))
             holds[i].seen_ns = seen_ns;
     }
 }
 
+/* A process that was stopped meanwhile has acquired what it does not hold any more. */
 static void write_acquired(const struct hold *hold, enum seclock_result result)
 {
     printf("{\"event\":\"acquire\",\"hold\":\"%d-%d\",\"owner\":\"%d-%d\",\"mode\":\"%s\","
-           "\"permits\":%d,\"begin\":%lld,\"end\":%lld,\"result\":\"%s\",\"fence\":%llu}\n",
+           "\"permits\":%d,\"begin\":%lld,\"end\":%lld,\"result\":\"%s\",\"held\":%s,"
+           "\"fence\":%llu}\n",
            (int)getpid(), hold->id, (int)getpid(), hold->owner,
            hold->mode == SECLOCK_MODE_READ ? "read" : "write", hold->permits,
            (long long)hold->begin_ns, (long long)hold->end_ns, seclock_result_name(result),
+           result == SECLOCK_OK && held(hold) ? "true" : "false",
            hold->handle ? (unsigned long long)seclock_fence(hold->handle) : 0ULL);
     fflush(stdout);
 }

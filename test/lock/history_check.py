@@ -3,8 +3,9 @@
 
 usage: history_check.py MODEL FILE...     MODEL: mutex, reentrant, read-write, semaphore, fenced
 
-A hold counts from the end of its acquisition to the last moment at which its holder still saw it
-as held; both are times of its own process, so two holds that overlap were really valid at once.
+A hold counts from the end of its acquisition, unless it was lost by then, to the last moment at
+which its holder still saw it as held; both are times of its own process, so two holds that overlap
+were really valid at once.
 """
 
 import heapq
@@ -22,6 +23,7 @@ class Hold:
         self.begin, self.end = event["begin"], event["end"]  # of the acquisition
         self.until = self.end  # its process may have been killed before it said more
         self.acquired = event["result"] == "ok"  # else it is unknown
+        self.held = event["held"]  # at the end of its acquisition
         self.left_behind = not self.acquired  # the server may have it though its process has not
 
     def __repr__(self):
@@ -60,7 +62,8 @@ def excluded(model, one, two):
 def overlaps(model, holds, limit):
     """Sweeps over time; `valid` are the holds valid at the moment, by their end."""
     found, valid, permits = [], [], 0
-    for number, hold in enumerate(sorted(holds, key=lambda hold: hold.end)):
+    held = [hold for hold in holds if hold.held]
+    for number, hold in enumerate(sorted(held, key=lambda hold: hold.end)):
         while valid and valid[0][0] <= hold.end:
             permits -= heapq.heappop(valid)[2].permits
         found += [f"valid at once: {other} and {hold}"

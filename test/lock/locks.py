@@ -10,7 +10,7 @@ from harness.processes import BUILD, send_signal, wait_until
 
 SECLOCK = BUILD / "seclock"
 DRIVER, LOOP_DRIVER = BUILD / "test/lock_driver", BUILD / "test/lock_driver_loop"
-HISTORY = BUILD / "test/lock_history"
+HISTORY, LOOP_HISTORY = BUILD / "test/lock_history", BUILD / "test/lock_history_loop"
 
 
 def driver_words(words, options):
