@@ -114,6 +114,31 @@ static void test_hold_comes_and_goes_by_events(void **state)
     assert_true(nothing_comes(20));
 }
 
+static void test_renewal_counts_from_its_sending(void **state)
+{
+    (void)state;
+    enum { LONG_MS = 20000, LATE_MS = 5000 };
+    struct seclock_handle *handle;
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .lease_ms = LONG_MS, .fixed_lease = true);
+    assert_result(seclock_loop_acquire(loop, &request, &handle), SECLOCK_OK);
+    clock_ahead_ns += LATE_MS * INT64_C(1000000);
+    expect(SECLOCK_EVENT_ACQUIRED, SECLOCK_OK, handle);
+    assert_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
+    assert_result(seclock_loop_renew(loop, handle), SECLOCK_OK);
+    clock_ahead_ns += LATE_MS * INT64_C(1000000);
+    expect(SECLOCK_EVENT_RENEWED, SECLOCK_OK, handle);
+    assert_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
+    assert_result(seclock_loop_renew(loop, handle), SECLOCK_OK);
+    clock_ahead_ns += LONG_MS * INT64_C(1000000);
+    struct seclock_event event = next();
+    if (event.kind == SECLOCK_EVENT_LOST) /* as the watchdog tells it */
+        event = next();
+    assert_int_equal(event.kind, SECLOCK_EVENT_RENEWED);
+    assert_result(event.result, SECLOCK_LOST);
+    seclock_free(&handle);
+}
+
 static void test_busy_lock_is_told_with_the_reason(void **state)
 {
     (void)state;
@@ -376,6 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hold_comes_and_goes_by_events, begin, end),
+        cmocka_unit_test_setup_teardown(test_renewal_counts_from_its_sending, begin, end),
         cmocka_unit_test_setup_teardown(test_busy_lock_is_told_with_the_reason, begin, end),
         cmocka_unit_test_setup_teardown(test_wait_is_cancelled, begin, end),
         cmocka_unit_test_setup_teardown(test_loss_is_an_event, begin, end),

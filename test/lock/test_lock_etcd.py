@@ -59,6 +59,16 @@ def test_lease_is_shared_and_no_key_is_without(etcd):
             assert holder("renew", hold)["result"] == "ok"
 
 
+def test_hold_that_has_ended_keeps_nobody_out(etcd):
+    """Though its lease goes on, which another hold shares."""
+    with Driver(etcd.url, lease=2000) as holder, Driver(etcd.url, lease=2000, poll=200) as other:
+        assert holder.acquire("etcd", "kept", hold=2)["result"] == "ok"
+        assert holder.acquire("etcd", "n", hold=1, fixed=1)["result"] == "ok"
+        assert other.acquire("etcd", "n", wait=9000)["result"] == "ok"
+        assert holder("state", 1)["state"] == "lost"
+        assert holder("renew", 2)["result"] == "ok"
+
+
 def test_lease_that_is_revoked_is_a_loss_and_no_obstacle(etcd):
     with Driver(etcd.url, lease=3000) as holder, Driver(etcd.url, lease=3000) as other:
         assert holder.acquire("etcd", "n")["result"] == "ok"

@@ -150,6 +150,64 @@ MUTANTS: dict[str, Mutant] = {
         unit="test_kinds/test_value_changes_for_who_has_seen_it",
         simulated=NO_PART),
 
+    # ---- etcd ----
+    "etcd_waiter_acquires_behind_another": Mutant(
+        "a waiter has the lock when nobody is before it",
+        (("lock/etcd/kind.c",
+          "    if (!first_key(answer))\n        return SECLOCK_OK;\n    watch_start",
+          "    if (!first_key(answer) || claim->lease)\n        return SECLOCK_OK;\n"
+          "    watch_start"),),
+        system="lock/test_lock_history.py::test_etcd",
+        simulated=NO_PART),
+    "etcd_key_outlives_its_hold": Mutant(
+        "a hold that has ended keeps nobody out, though its lease serves other holds",
+        (("lock/etcd/kind.c",
+          "    if (claim)\n        delete_later(self, claim, 0);",
+          "    if (claim && claim->gives_up)\n        delete_later(self, claim, 0);"),),
+        system="lock/test_lock_etcd.py::test_hold_that_has_ended_keeps_nobody_out",
+        simulated=NO_PART),
+    "etcd_any_value_takes_the_place_of_another": Mutant(
+        "of two proclamations the later one stands, whichever comes last",
+        (("lock/etcd/kind.c",
+          "\\\"VALUE\\\",\\\"result\\\":\\\"LESS\\\"",
+          "\\\"VALUE\\\",\\\"result\\\":\\\"NOT_EQUAL\\\""),),
+        system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one",
+        simulated=NO_PART),
+
+    # ---- event loops ----
+    "loop_tells_no_loss": Mutant(
+        "a hold that is lost is an event",
+        (("lock/loop/loop.c",
+          "    if (!operation->lost)\n        TAILQ_INSERT_TAIL",
+          "    if (operation->lost)\n        TAILQ_INSERT_TAIL"),),
+        unit="test_loop/test_loss_is_an_event",
+        simulated=NO_PART),
+    "loop_message_wakes_nobody": Mutant(
+        "a message ends the sleep of a waiter in a loop",
+        (("lock/loop/loop.c",
+          "    due_put(&operation->loop->sleeping, &operation->timer, 0);\n}",
+          "    due_put(&operation->loop->sleeping, &operation->timer, INT64_MAX);\n}"),),
+        unit="test_conformance_loop/simple: message_wakes_the_waiter_of_its_lock",
+        simulated=NO_PART),
+    "loop_renewal_counts_from_its_answer": Mutant(
+        "a lease that a loop renews counts from the sending",
+        (("lock/loop/operation.c",
+          "step_answer(handle, LOCK_RENEW, call);\n"
+          "        end(operation, lock_renewed(handle, result, operation->sent_ns));",
+          "step_answer(handle, LOCK_RENEW, call);\n"
+          "        end(operation, lock_renewed(handle, result, handle->now_ns()));"),),
+        unit="test_loop/test_renewal_counts_from_its_sending",
+        simulated=NO_PART),
+    "loop_wait_goes_on_though_it_is_cancelled": Mutant(
+        "a wait in a loop is cancelled at once",
+        (("lock/loop/operation.c",
+          "    if (operation->acquisition.step == ACQUISITION_SLEEP)\n"
+          "        operation_wake(operation);\n}",
+          "    if (operation->acquisition.step == ACQUISITION_LEAVE)\n"
+          "        operation_wake(operation);\n}"),),
+        unit="test_loop/test_wait_is_cancelled",
+        simulated=NO_PART),
+
     # ---- elections ----
     "value_outlives_its_hold": Mutant(
         "a leader's value counts only while its hold stands",
