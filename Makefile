@@ -47,6 +47,7 @@
 #   make lint       style, include direction, scripts, reference configuration, clang-tidy
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
+#   make abi        writes what the lock library promises to programs that are built with it
 #   make install-lock   them, the public header, a pkg-config file and the manual page
 #   make install    daemon, operator's tool, manual pages, completion, configuration, systemd units,
 #                   rules for Prometheus, and the lock library (PREFIX, SYSCONFDIR, DESTDIR)
@@ -151,8 +152,10 @@ recorder := $(BUILD)/record_ids.so
 headers  := $(addprefix $(gen)/,lua_script_names.h lua_scripts.h sql_migrations.h web_files.h ctl_completion.h)
 
 LOCK_VERSION := 1.0.0
+LOCK_DATE    := 2026-11-28
+lock_headers := lock/seclock.h lock/seclock_value.h
 
-.PHONY: all seclock install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -255,6 +258,14 @@ $(BUILD)/$(soname): $(BUILD)/pic/seclock.o $(BUILD)/pic/lock/library/memory.o lo
 	$(Q)$(LINK) -shared -Wl,-soname,$(soname) -Wl,--version-script=lock/library/seclock.map \
 	    $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $(filter %.o,$^) $(lock_libs)
 
+# What programs that are built with this release rely on. A release that adds to the interface writes
+# it anew; the tests compare what is built with it.
+abi: $(BUILD)/$(soname)
+	$(call say,WRITE,lock/library/seclock.abi)
+	$(Q)mkdir -p $(BUILD)/abi && cp $(lock_headers) $(BUILD)/abi
+	$(Q)abidw --exported-interfaces-only --headers-dir $(BUILD)/abi --drop-private-types --no-elf-needed \
+	    --no-show-locs --no-comp-dir-path --no-corpus-path --out-file lock/library/seclock.abi $<
+
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
@@ -275,9 +286,16 @@ lock_pc = { echo 'Name: seclock'; \
 
 -include $(patsubst %.o,%.d,$(lock_object))
 
-install-lock: seclock
+$(BUILD)/man3/seclock.3: lock/man/pages.awk $(lock_headers)
+	$(call say,WRITE,$(@D))
+	$(Q)mkdir -p $(@D) && rm -f $(@D)/*
+	$(Q)awk -v out=$(@D) -v version=$(LOCK_VERSION) -v date=$(LOCK_DATE) -f $^
+
+install-lock: seclock $(BUILD)/man3/seclock.3
 	$(call put,644,lock/seclock.h,$(INCLUDEDIR)/seclock.h)
 	$(call put,644,lock/seclock_value.h,$(INCLUDEDIR)/seclock_value.h)
+	$(call put,644,lock/bindings/seclock.hpp,$(INCLUDEDIR)/seclock.hpp)
+	$(call put,644,lock/bindings/seclock.py,$(PREFIX)/share/seclock/python/seclock.py)
 	$(call put,644,$(BUILD)/libseclock.a,$(LIBDIR)/libseclock.a)
 	$(call put,755,$(BUILD)/$(soname),$(LIBDIR)/libseclock.so.$(LOCK_VERSION))
 	$(call say,LN,$(LIBDIR)/libseclock.so)
@@ -286,10 +304,15 @@ install-lock: seclock
 	$(call write,$(lock_pc),$(LIBDIR)/pkgconfig/seclock.pc)
 	$(call put,755,$(BUILD)/seclock,$(PREFIX)/bin/seclock)
 	$(call put,644,lock/tool/seclock.1,$(MANDIR)/man1/seclock.1)
+	$(call say,PUT,$(MANDIR)/man3)
+	$(Q)mkdir -p $(DESTDIR)$(MANDIR)/man3
+	$(Q)install -m 644 $(BUILD)/man3/*.3 $(DESTDIR)$(MANDIR)/man3/
 
 uninstall-lock:
-	$(call drop,$(addprefix $(INCLUDEDIR)/,seclock.h seclock_value.h) $(addprefix $(LIBDIR)/,libseclock.a libseclock.so $(soname) \
-	    libseclock.so.$(LOCK_VERSION) pkgconfig/seclock.pc) $(PREFIX)/bin/seclock $(MANDIR)/man1/seclock.1)
+	$(call drop,$(addprefix $(INCLUDEDIR)/,seclock.h seclock_value.h seclock.hpp) \
+	    $(PREFIX)/share/seclock/python/seclock.py $(addprefix $(LIBDIR)/,libseclock.a libseclock.so $(soname) \
+	    libseclock.so.$(LOCK_VERSION) pkgconfig/seclock.pc) $(PREFIX)/bin/seclock $(MANDIR)/man1/seclock.1 \
+	    $(MANDIR)/man3/seclock.3 $(MANDIR)/man3/seclock_*.3)
 
 # What the lock tests run as processes of their own, and the bench of the locks.
 lock_tools := $(lock_tests) $(BUILD)/bench_lock $(BUILD)/bench_loop

@@ -7,42 +7,14 @@ import subprocess
 
 import pytest
 
-from harness.processes import ROOT, wait_until
-from locks import BUILD, DRIVER, LOOP_DRIVER, Driver, run_seclock
-
-PREFIX = "/opt/seclock"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The folder under which `make install-lock` has put the library."""
-    root = tmp_path_factory.mktemp("installed")
-    subprocess.run(["make", "-s", "-C", ROOT, "install-lock", f"DESTDIR={root}",
-                    f"PREFIX={PREFIX}", f"BUILD={BUILD}"],
-                   check=True, stdout=subprocess.DEVNULL)
-    return root / PREFIX.strip("/")
+from harness.processes import BUILD, ROOT, wait_until
+from installation import installed_flags, sanitizers
+from locks import DRIVER, LOOP_DRIVER, Driver, run_seclock
 
 
 @pytest.fixture
 def flags(installed):
-    """What pkg-config says of the library, with the paths of where it lies for now. It knows no
-    other package, as on a machine that has only what a program with the library runs with."""
-    def ask(*words):
-        done = subprocess.run(["pkg-config", *words, "seclock"], check=True, text=True,
-                              stdout=subprocess.PIPE,
-                              env={**os.environ, "PKG_CONFIG_LIBDIR": f"{installed}/lib/pkgconfig",
-                                   "PKG_CONFIG_PATH": ""})
-        return done.stdout.replace(PREFIX, str(installed)).split()
-    return ask
-
-
-def sanitizers():
-    """Those that the library was built with have to be in the program as well."""
-    symbols = subprocess.run(["nm", "-D", BUILD / "libseclock.so"], check=True, text=True,
-                             stdout=subprocess.PIPE).stdout
-    return [f"-fsanitize={name}" for name, symbol in
-            (("address", "__asan_init"), ("undefined", "__ubsan_handle"), ("thread", "__tsan_init"))
-            if symbol in symbols]
+    return installed_flags(installed)
 
 
 @pytest.mark.parametrize("kind", ("static", "shared"))
@@ -110,6 +82,59 @@ def test_the_library_has_only_names_with_its_prefix(installed):
         names = re.findall(r"^[0-9a-f]+ [TDBRWVi] ([\w@]+)$", listed, flags=re.MULTILINE)
         assert names, listed
         assert [name for name in names if not name.startswith("seclock_")] == []
+
+
+def exported(installed):
+    listed = subprocess.run(["nm", "-D", "--defined-only", installed / "lib/libseclock.so"],
+                            check=True, text=True, stdout=subprocess.PIPE).stdout
+    return set(re.findall(r"^[0-9a-f]+ T (seclock_\w+)@@SECLOCK_1$", listed, flags=re.MULTILINE))
+
+
+def test_each_function_has_a_manual_page(installed):
+    pages = {page.stem: page for page in (installed / "share/man/man3").glob("*.3")}
+    inline = {"seclock_resign"}
+    assert set(pages) == exported(installed) | inline | {"seclock"}
+    for name, page in pages.items():
+        text = page.read_text(encoding="utf-8")
+        alias = re.fullmatch(r"\.so man3/(\w+)\.3\n", text)
+        if alias:
+            text = pages[alias[1]].read_text(encoding="utf-8")
+        else:
+            subprocess.run(["mandoc", "-Tlint", "-W", "warning", page], check=True)
+        assert name == "seclock" or f".SS {name}\n" in text
+
+
+def test_what_the_comparison_names_is_a_test():
+    sources = [*ROOT.glob("lock/test_*.c"), *ROOT.glob("test/lock/test_*.py")]
+    tests = {name for source in sources for name in re.findall(
+        r"^(?:static void|def) (test_\w+)\(", source.read_text(encoding="utf-8"), re.MULTILINE)}
+    rows = re.findall(r"^\| [^|]+ \|.*\| ([^|]+) \|$",
+                      (ROOT / "docs/locks.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        named = set(re.findall(r"`(\w+)`", row))
+        assert named and named <= tests, row
+
+
+def interface_changes(frozen):
+    """What a program that was built with the frozen interface would not find as it was."""
+    return subprocess.run(["abidiff", "--no-added-syms", frozen, BUILD / "libseclock.so.1"],
+                          text=True, capture_output=True, check=False)
+
+
+@pytest.mark.skipif(sanitizers() != [], reason="the sanitizers' own symbols are not the library's")
+def test_the_interface_stays_as_it_was_frozen(tmp_path):
+    frozen = (ROOT / "lock/library/seclock.abi").read_text(encoding="utf-8")
+    field = re.search(r" *<data-member [^>]*>\s*<var-decl name='wait_ms'.*?</data-member>\n",
+                      frozen, flags=re.DOTALL)[0]
+    for name, other, changed in (
+            ("same", frozen, False), ("field", frozen.replace(field, ""), True),
+            ("function", frozen.replace("seclock_release", "seclock_let_go"), True),
+            ("result", frozen.replace("'SECLOCK_LOST' value='", "'SECLOCK_LOST' value='1"), True)):
+        dump = tmp_path / f"{name}.abi"
+        dump.write_text(other, encoding="utf-8")
+        done = interface_changes(dump)
+        assert (done.returncode != 0) == changed, (name, done.stdout, done.stderr)
 
 
 CLIENT_LIBRARIES = {"mysql": ("table", "libmariadb.so.3"),
