@@ -170,9 +170,9 @@ def test_stream_has_each_event_once_in_its_place(daemon):
     steady, killed = copy(), copy()
     try:
         for turn in range(4):
+            seen = len(stream())
             for user in range(10):
                 assert daemon.order(user_id=f"u{turn}-{user}").status == 201
-            seen = len(stream())
             wait_until(lambda: len(stream()) > seen, "further entries")
             killed.kill()
             killed.wait()
