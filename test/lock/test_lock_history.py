@@ -176,9 +176,15 @@ def test_red(stack, tmp_path):
 
 
 @pytest.mark.usefixtures("form")
-@pytest.mark.parametrize("model", ["mutex", "reentrant"])
-def test_mysql_table(stack, tmp_path, model):
-    assert_possible_when_cut(model, "table", stack.mysql_url, tmp_path, 50)
+def test_mysql_table(stack, tmp_path):
+    """With cuts an owner may enter again the hold of a try that was not answered, sent again, and
+    answered "busy" before its first sending arrived: so its fence is looked at as re-entry."""
+    assert_possible_when_cut("reentrant", "table", stack.mysql_url, tmp_path, 50)
+
+
+@pytest.mark.usefixtures("form")
+def test_mysql_table_without_cuts(stack, tmp_path):
+    assert_possible("mutex", "table", [stack.mysql_url], tmp_path, 50)
 
 
 @pytest.mark.usefixtures("form")
