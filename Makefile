@@ -48,7 +48,7 @@
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make abi        writes what the lock library promises to programs that are built with it
-#   make install-lock   them, the public header, a pkg-config file and the manual page
+#   make install-lock   them, the headers, the bindings, a pkg-config file and the manual pages
 #   make install    daemon, operator's tool, manual pages, completion, configuration, systemd units,
 #                   rules for Prometheus, and the lock library (PREFIX, SYSCONFDIR, DESTDIR)
 #   make uninstall  removes that again; configuration and data stay. uninstall-lock: the library

@@ -348,7 +348,7 @@ struct unequal {
     char name[SECLOCK_NAME_MAX];
 };
 
-enum { BRIEF_MS = 900, LASTING_MS = 30000 }; /* the server of get-lock counts whole seconds */
+enum { BRIEF_MS = 900, LASTING_MS = 30000 };
 
 static void enter_unequally(struct unequal *unequal)
 {

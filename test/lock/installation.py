@@ -1,7 +1,10 @@
 """The library as `make install-lock` puts it, and what a program needs to be built with it."""
 
 import os
+import shutil
 import subprocess
+
+import pytest
 
 from harness.processes import BUILD, ROOT
 
@@ -35,3 +38,24 @@ def sanitizers():
     return [f"-fsanitize={name}" for name, symbol in
             (("address", "__asan_init"), ("undefined", "__ubsan_handle"), ("thread", "__tsan_init"))
             if symbol in symbols]
+
+
+def need(compiler):
+    if not shutil.which(compiler[0]):
+        pytest.skip(f"there is no {compiler[0]}")
+
+
+def build(compiler, source, program, flags, libraries=None):
+    """Builds a program with the installed library, which is linked as `libraries` say."""
+    need(compiler)
+    subprocess.run([*compiler, "-Wall", "-Werror", *sanitizers(), *flags("--cflags"), "-o", program,
+                    source, *(flags("--libs") if libraries is None else libraries)],
+                   check=True, cwd=program.parent)
+
+
+def run_built(installed, *argv, status=0, **environment):
+    """The finished program, once it has ended with that status."""
+    done = subprocess.run(argv, check=False, text=True, capture_output=True, timeout=30,
+                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib", **environment})
+    assert done.returncode == status, done.stdout + done.stderr
+    return done

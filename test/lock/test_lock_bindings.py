@@ -1,53 +1,38 @@
 """The library from C++ and from Python, as installed."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from harness.processes import ROOT
-from installation import installed_flags, sanitizers
+from installation import build, run_built, sanitizers
+
+RUNTIMES = {"asan": "address", "tsan": "thread"}  # of the sanitizers: they come first in a process
 
 
 def run_python(installed, source, *arguments):
-    """The output of a Python program with the binding. The sanitizers' runtime comes first."""
-    library = installed / "lib/libseclock.so.1"
-    preload = [subprocess.run(["gcc", f"-print-file-name=lib{name}.so"], check=True, text=True,
+    """The output of a Python program with the binding."""
+    used = sanitizers()
+    preload = [subprocess.run(["gcc", f"-print-file-name=lib{runtime}.so"], check=True, text=True,
                               stdout=subprocess.PIPE).stdout.strip()
-               for name in ("asan", "tsan") if f"-fsanitize={name_of(name)}" in sanitizers()]
-    done = subprocess.run([sys.executable, "-c", source, *arguments], text=True, timeout=60,
-                          capture_output=True, check=False,
-                          env={**os.environ, "SECLOCK_LIBRARY": str(library),
-                               "PYTHONPATH": str(installed / "share/seclock/python"),
-                               "LD_PRELOAD": ":".join(preload),
-                               "ASAN_OPTIONS": "detect_leaks=0"})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def name_of(runtime):
-    return {"asan": "address", "tsan": "thread"}[runtime]
+               for runtime, name in RUNTIMES.items() if f"-fsanitize={name}" in used]
+    return run_built(installed, sys.executable, "-c", source, *arguments,
+                     SECLOCK_LIBRARY=str(installed / "lib/libseclock.so.1"),
+                     PYTHONPATH=str(installed / "share/seclock/python"),
+                     LD_PRELOAD=":".join(preload), ASAN_OPTIONS="detect_leaks=0").stdout
 
 
 @pytest.mark.parametrize("standard", ("c++17", "c++20"))
-def test_cplusplus_example_runs(standard, installed, stack, tmp_path):
-    if not shutil.which("g++"):
-        pytest.skip("there is no g++")
+def test_cplusplus_example_runs(standard, flags, installed, stack, tmp_path):
     program = tmp_path / "example"
-    flags = installed_flags(installed)
-    subprocess.run(["g++", f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-                    *sanitizers(), *flags("--cflags"), "-o", program,
-                    ROOT / "lock/examples/report.cpp", *flags("--libs")], check=True)
+    build(("g++", f"-std={standard}", "-Wextra", "-Wpedantic"), ROOT / "lock/examples/report.cpp",
+          program, flags)
     for url, status, told in ((stack.redis_url, 0, r"held, fence [1-9]\d*\n"),
                               ("ftp://nowhere", 2, "no kind of lock uses .*\n"),
                               ("redis://127.0.0.1:1", 1, "failed: .*\n")):
-        done = subprocess.run([program], check=False, text=True, capture_output=True, timeout=60,
-                              env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
-                                   "SECKILL_REDIS_URL": url})
-        assert done.returncode == status
+        done = run_built(installed, program, status=status, SECKILL_REDIS_URL=url)
         assert re.fullmatch(told, done.stdout + done.stderr)
 
 
@@ -81,16 +66,11 @@ int main(int, char **argv)
 """
 
 
-def test_cplusplus_holds_end_with_their_scope(installed, stack, tmp_path):
-    if not shutil.which("g++"):
-        pytest.skip("there is no g++")
-    (tmp_path / "scope.cpp").write_text(CPLUSPLUS)
-    flags = installed_flags(installed)
-    subprocess.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", *sanitizers(),
-                    *flags("--cflags"), "-o", tmp_path / "scope", tmp_path / "scope.cpp",
-                    *flags("--libs")], check=True)
-    subprocess.run([tmp_path / "scope", stack.redis_url], check=True, timeout=60,
-                   env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib"})
+def test_cplusplus_holds_end_with_their_scope(flags, installed, stack, tmp_path):
+    source, program = tmp_path / "scope.cpp", tmp_path / "scope"
+    source.write_text(CPLUSPLUS)
+    build(("g++", "-std=c++17", "-Wextra", "-Wpedantic"), source, program, flags)
+    run_built(installed, program, stack.redis_url)
 
 
 PYTHON = """

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.engines_cluster import RedisCluster
-from locks import DRIVER, LOOP_DRIVER, Driver, seconds_since, settled
+from locks import Driver, seconds_since, settled
 
 POLL_MS = 120_000  # a waiter that no message wakes tries after 96 s at the earliest
 WOKEN_S = 60  # so one that tries within this time was woken; more, a machine may stand still
@@ -16,10 +16,7 @@ OLDER = [word for name in ("SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE")
          for word in ("--rename-command", name, "")]  # as before Redis 7
 
 
-@pytest.fixture(autouse=True, params=[DRIVER, LOOP_DRIVER], ids=["waits", "loop"])
-def form(request, monkeypatch):
-    """Every test is of both forms: calls that wait, and the form for event loops."""
-    monkeypatch.setattr(Driver, "program", request.param)
+pytestmark = pytest.mark.usefixtures("form")
 
 
 @pytest.fixture(name="calm", scope="module")

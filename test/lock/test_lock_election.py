@@ -11,7 +11,7 @@ import pytest
 from harness.clock import Clock
 from harness.processes import wait_until
 from harness.servers import Etcd, RedisAlone, ZooKeeper
-from locks import DRIVER, LOOP_DRIVER, Driver, run_seclock, settled
+from locks import Driver, run_seclock, settled
 
 NUMBERS = itertools.count()
 LEASE_MS, POLL_MS = 800, 200
@@ -20,10 +20,7 @@ REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write")
 KINDS = (*REDIS_KINDS, "table", "queue", "etcd")
 
 
-@pytest.fixture(autouse=True, params=[DRIVER, LOOP_DRIVER], ids=["waits", "loop"])
-def form(request, monkeypatch):
-    """Every test is of both forms: calls that wait, and the form for event loops."""
-    monkeypatch.setattr(Driver, "program", request.param)
+pytestmark = pytest.mark.usefixtures("form")
 
 
 @pytest.fixture

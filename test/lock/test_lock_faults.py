@@ -9,7 +9,7 @@ import pytest
 from harness.processes import wait_until
 from harness.proxy import Link
 from harness.standstill import Elapsed
-from locks import DRIVER, LOOP_DRIVER, Driver, settled
+from locks import Driver, settled
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
@@ -18,10 +18,7 @@ SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock",
         "etcd": rb"/v3/kv/(txn|deleterange)"}
 
 
-@pytest.fixture(autouse=True, params=[DRIVER, LOOP_DRIVER], ids=["waits", "loop"])
-def form(request, monkeypatch):
-    """Every test is of both forms: calls that wait, and the form for event loops."""
-    monkeypatch.setattr(Driver, "program", request.param)
+pytestmark = pytest.mark.usefixtures("form")
 
 
 @pytest.fixture

@@ -2,19 +2,13 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from harness.processes import BUILD, ROOT, wait_until
-from installation import installed_flags, sanitizers
+from installation import build, need, run_built, sanitizers
 from locks import DRIVER, LOOP_DRIVER, Driver, run_seclock
-
-
-@pytest.fixture
-def flags(installed):
-    return installed_flags(installed)
 
 
 @pytest.mark.parametrize("kind", ("static", "shared"))
@@ -24,12 +18,8 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
     if kind == "static":
         library = [f"{installed}/lib/libseclock.a", *flags("--libs", "--static")]
         library = [word for word in library if word != "-lseclock"]
-    subprocess.run(["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", *sanitizers(),
-                    *flags("--cflags"), "-o", program, ROOT / "test/lock/embedded.c", *library],
-                   check=True)
-    done = subprocess.run([program, stack.redis_url], check=True, text=True,
-                          stdout=subprocess.PIPE,
-                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib"})
+    build(("gcc", "-std=c99", "-Wextra"), ROOT / "test/lock/embedded.c", program, flags, library)
+    done = run_built(installed, program, stack.redis_url)
     assert done.stdout.splitlines() == [
         "own 1 2 3 4",
         "library ok ok ok",
@@ -42,22 +32,12 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
 CPLUSPLUS = ("g++", "-x", "c++", "-std=c++20")
 
 
-def need(compiler):
-    if not shutil.which(compiler[0]):
-        pytest.skip(f"there is no {compiler[0]}")
-
-
 @pytest.mark.parametrize("compiler", (("gcc", "-Wextra"), CPLUSPLUS))
 def test_the_example_is_compiled_with_what_is_installed(compiler, flags, installed, stack,
                                                         tmp_path):
-    need(compiler)
     program = tmp_path / "example"
-    subprocess.run([*compiler, "-Wall", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
-                    program, ROOT / "lock/examples/report.c", *flags("--libs")], check=True,
-                   cwd=tmp_path)
-    done = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE,
-                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
-                               "SECKILL_REDIS_URL": stack.redis_url})
+    build(compiler, ROOT / "lock/examples/report.c", program, flags)
+    done = run_built(installed, program, SECKILL_REDIS_URL=stack.redis_url)
     assert done.stdout.startswith("held, fence ")
 
 
@@ -65,12 +45,9 @@ def test_the_example_is_compiled_with_what_is_installed(compiler, flags, install
                                               ("libevent", ("-levent",))))
 def test_the_example_of_each_event_loop_runs(waits_by, library, flags, installed, stack, tmp_path):
     program = tmp_path / waits_by
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
-                    program, ROOT / f"lock/examples/{waits_by}.c", *flags("--libs"), *library],
-                   check=True, cwd=tmp_path)
-    done = subprocess.run([program], check=True, text=True, capture_output=True, timeout=30,
-                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
-                               "SECKILL_REDIS_URL": stack.redis_url})
+    build(("gcc", "-Wextra"), ROOT / f"lock/examples/{waits_by}.c", program, flags,
+          [*flags("--libs"), *library])
+    done = run_built(installed, program, SECKILL_REDIS_URL=stack.redis_url)
     assert sorted(done.stdout.splitlines()) == ["held backup", "held invoice", "held report"]
     assert done.stderr == ""
 
