@@ -132,7 +132,8 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 folders  := base lua sql lock stock service ctl
 gen      := $(BUILD)/gen
-sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
+left_out := $(wildcard $(if $(zookeeper),,lock/zookeeper/*.c) $(if $(etcd),,lock/etcd/*.c))
+sources  := $(filter-out $(left_out),$(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c)))
 test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
 tool     := $(wildcard lock/tool/*.c)
 ctl_part := $(filter-out ctl/main.c $(test_src),$(wildcard ctl/*.c ctl/*/*.c))
@@ -209,7 +210,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 # --- The lock library by itself -----------------------------------------------------------------
 
-lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*.c)) \
+lock_source := $(filter-out lock/test_% $(programs) $(left_out),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
                $(addprefix sql/db/,db_client.c db_connection.c db_servers.c sql_text.c)

@@ -1,8 +1,6 @@
 /* Sends requests to an etcd cluster by its JSON gateway, and reads the answers. */
 #include "lock/etcd/http.h"
 
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -662,5 +660,3 @@ void etcd_close(struct etcd **etcd)
     free(old->sockets);
     free(old);
 }
-
-#endif

@@ -5,8 +5,6 @@
 #ifndef LOCK_ETCD_HTTP_H
 #define LOCK_ETCD_HTTP_H
 
-#ifdef LOCK_WITH_ETCD
-
 #include <curl/curl.h>
 #include <jansson.h>
 
@@ -74,5 +72,4 @@ void etcd_transfer_end(struct etcd_transfer *transfer);
 /* Sets path and body, which stays the caller's and in place. False: no memory. */
 bool etcd_transfer_set(struct etcd_transfer *transfer, const char *path, const char *body);
 
-#endif
 #endif

@@ -1,8 +1,6 @@
 /* Writes the keys of locks in etcd, and gives requests' keys up. */
 #include "lock/etcd/key.h"
 
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -128,5 +126,3 @@ enum seclock_result etcd_key_end(struct etcd *etcd, struct etcd_leases *leases,
     etcd_lease_drop(leases, &lease);
     return result;
 }
-
-#endif

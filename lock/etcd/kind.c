@@ -1,8 +1,4 @@
 /* Locks by keys of an etcd cluster: many readers or one writer, first come, first served. */
-#include "lock/client.h"
-
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -11,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lock/client.h"
 #include "lock/etcd/http.h"
 #include "lock/etcd/key.h"
 #include "lock/etcd/lease.h"
@@ -842,5 +839,3 @@ const struct lock_driver etcd_driver = {
     .status = etcd_status,
     .break_lock = etcd_break,
 };
-
-#endif

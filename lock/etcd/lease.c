@@ -1,8 +1,6 @@
 /* Grants leases of etcd and keeps them alive. */
 #include "lock/etcd/lease.h"
 
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -362,5 +360,3 @@ void etcd_leases_close(struct etcd_leases **leases)
     free(old->key64);
     free(old);
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* Deletes keys of etcd in a thread of its own. */
 #include "lock/etcd/removal.h"
 
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -133,5 +131,3 @@ void etcd_removals_close(struct etcd_removals **removals)
     pthread_mutex_destroy(&old->mutex);
     free(old);
 }
-
-#endif

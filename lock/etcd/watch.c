@@ -1,8 +1,6 @@
 /* Reads the streams of watches in one thread. */
 #include "lock/etcd/watch.h"
 
-#ifdef LOCK_WITH_ETCD
-
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -308,5 +306,3 @@ void etcd_watches_forget(struct etcd_watches *watches)
         if (stream->watch)
             close(stream->watch->fd);
 }
-
-#endif

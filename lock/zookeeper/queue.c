@@ -1,8 +1,4 @@
 /* Locks by a queue of ephemeral sequential nodes on ZooKeeper: first come, first served. */
-#include "lock/client.h"
-
-#ifdef LOCK_WITH_ZOOKEEPER
-
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +8,7 @@
 #include <sys/eventfd.h>
 
 #include "base/url.h"
+#include "lock/client.h"
 #include "lock/text.h"
 #include "lock/watchdog.h"
 #include "lock/zookeeper/session.h"
@@ -890,5 +887,3 @@ const struct lock_driver zookeeper_queue_driver = {
     .status = queue_status,
     .break_lock = queue_break,
 };
-
-#endif

@@ -1,8 +1,6 @@
 /* Opens and shares sessions with a ZooKeeper ensemble, and sends requests in them. */
 #include "lock/zookeeper/session.h"
 
-#ifdef LOCK_WITH_ZOOKEEPER
-
 #define THREADED /* the variant of the library whose own threads call back */
 #include <assert.h>
 #include <pthread.h>
@@ -776,5 +774,3 @@ enum zk_result zk_change(struct zk_session *session, const char *path, const cha
     int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     return request_once(session, ZK_CHANGE, path, data, version, until_ns, NULL);
 }
-
-#endif

@@ -5,8 +5,6 @@
  * library's, its owner waits in vain as well. */
 #include "lock/zookeeper/silence.h"
 
-#ifdef LOCK_WITH_ZOOKEEPER
-
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -91,5 +89,3 @@ enum silence silence_find(const char *server, int silent_ms, int *socket_out)
     closedir(descriptors);
     return found;
 }
-
-#endif
