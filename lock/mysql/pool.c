@@ -117,6 +117,8 @@ enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
     int64_t until_ms = timed ? clock_now_ms() + limit_ms : INT64_MAX;
     bool repeated = false, made = false, doubt = false;
     enum db_result result = DB_SOFT;
+    if (repeated_out)
+        *repeated_out = false;
     /* The client library counts the time-out of a connect in seconds. */
     if (!db_connected(db) && limit_ms < pool->timeout_ms / 2)
         return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
