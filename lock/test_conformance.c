@@ -870,7 +870,7 @@ enum { NAMES = 6 };
 struct named_wait {
     struct seclock_client *client;
     struct seclock_request wanted;
-    char name[sizeof name + 8];
+    char name[sizeof name + 12];
     struct seclock_handle *hold, *handle;
     pthread_t thread;
     enum seclock_result result;

@@ -334,6 +334,7 @@ static void test_failing_renewals_and_losses_are_logged(void **state)
     renewals_fail = true;
     struct seclock_handle *hold = take_slow(&failing, 6000);
     failing.renew = renew_or_fail;
+    seclock_poke(client); /* the watchdog is to see it */
     wait_for(logged_count() == 1);
     wait_for(stats_of(client).renew_errors > 1); /* of which one is told */
     renewals_fail = false;

@@ -22,6 +22,7 @@ struct loop_form {
     pid_t pid;
     pthread_t thread;
     pthread_mutex_t mutex; /* the loop belongs to whoever has it */
+    pthread_cond_t on_lost_ended;
     int stop_fd;
     struct loop_form *next;
 };
@@ -32,6 +33,7 @@ struct form_hold {
     struct seclock_handle *handle;
     void (*on_lost)(struct seclock_handle *handle, void *context);
     void *context;
+    bool in_on_lost;
     int ended_fd;
     enum seclock_result result;
     char error[256];
@@ -49,10 +51,13 @@ static inline void form_take_events(struct loop_form *form)
     while (seclock_loop_next(form->loop, &event)) {
         struct form_hold *hold = event.context;
         if (event.kind == SECLOCK_EVENT_LOST) {
+            hold->in_on_lost = true;
             pthread_mutex_unlock(&form->mutex);
             if (hold->on_lost)
                 hold->on_lost(event.handle, hold->context);
             pthread_mutex_lock(&form->mutex);
+            hold->in_on_lost = false;
+            pthread_cond_broadcast(&form->on_lost_ended);
             continue;
         }
         hold->result = event.result;
@@ -87,6 +92,7 @@ static inline struct loop_form *form_of(struct seclock_client *client)
         form->pid = getpid();
         form->stop_fd = eventfd(0, EFD_CLOEXEC);
         pthread_mutex_init(&form->mutex, NULL);
+        pthread_cond_init(&form->on_lost_ended, NULL);
         if (seclock_loop_open(client, &form->loop) != SECLOCK_OK)
             abort();
         sigfillset(&all); /* as the library's own threads */
@@ -113,6 +119,7 @@ static inline void form_close(struct seclock_client **client)
         pthread_join(form->thread, NULL);
         seclock_loop_close(&form->loop);
         close(form->stop_fd);
+        pthread_cond_destroy(&form->on_lost_ended);
         pthread_mutex_destroy(&form->mutex);
         free(form);
     }
@@ -163,6 +170,7 @@ static inline void form_keep_error(const char *error)
     snprintf(form_plain_error, sizeof form_plain_error, "%s", seclock_error());
 }
 
+/* Waits for an on_lost that runs, as seclock_free does, unless it is this very thread's. */
 static inline void form_free(struct seclock_handle **handle)
 {
     pthread_mutex_lock(&loop_forms_mutex);
@@ -177,6 +185,8 @@ static inline void form_free(struct seclock_handle **handle)
     if (ours)
         pthread_mutex_lock(&hold->form->mutex);
     struct loop_form *form = ours ? hold->form : NULL;
+    while (form && hold->in_on_lost && !pthread_equal(pthread_self(), form->thread))
+        pthread_cond_wait(&form->on_lost_ended, &form->mutex);
     seclock_free(handle);
     if (form)
         pthread_mutex_unlock(&form->mutex);

@@ -1,6 +1,7 @@
 """The lock on etcd: logins, TLS, clusters that lose a server, and watches that are lost."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -216,6 +217,34 @@ def test_server_that_is_dead_or_silent_is_passed_over(etcd):
             proxy.resume()
             for hold in (1, 2):
                 assert driver("release", hold)["result"] == "ok"
+
+
+class DeposedLeader(FaultProxy):
+    """Answers keep-alives as a leader does that has not noticed yet that the others have elected
+    another one: in an earlier term."""
+    deposed = False
+
+    def _pieces(self, sock):
+        is_answer = sock.getpeername()[1] == self.target_port
+        for data in super()._pieces(sock):
+            if is_answer and self.deposed and b'"result":' in data:
+                data = re.sub(rb'("raft_term":)"(\d+)"', earlier_term, data)
+            yield data
+
+
+def earlier_term(found):
+    return b'%s"%0*d"' % (found[1], len(found[2]), int(found[2]) - 1)
+
+
+def test_keep_alive_by_a_deposed_leader_does_not_count(etcd):
+    with DeposedLeader(etcd.port) as proxy:
+        with Driver(proxy.url(etcd.url), lease=4000, timeout=1000, outage=1000) as holder:
+            assert holder.acquire("etcd", "n")["result"] == "ok"
+            proxy.deposed = True
+            wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
+            assert holder("state", 1)["state"] == "lost"
+            proxy.deposed = False
+            assert holder.acquire("etcd", "m", hold=2)["result"] == "ok"
 
 
 @pytest.fixture

@@ -173,8 +173,23 @@ MUTANTS: dict[str, Mutant] = {
           "\\\"VALUE\\\",\\\"result\\\":\\\"NOT_EQUAL\\\""),),
         system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one",
         simulated=NO_PART),
+    "etcd_keep_alive_by_any_leader_counts": Mutant(
+        "a lease goes on when the leader that kept it alive still is the leader of all",
+        (("lock/etcd/lease.c",
+          "    result = confirm_term(leases, term, until_ms);",
+          "    result = confirm_term(leases, term, until_ms) ? SECLOCK_OK : SECLOCK_OK;"),),
+        system="lock/test_lock_etcd.py::test_keep_alive_by_a_deposed_leader_does_not_count",
+        simulated=NO_PART),
 
     # ---- event loops ----
+    "loop_cancels_at_the_next_poll": Mutant(
+        "a wait that is cancelled ends at once",
+        (("lock/loop/operation.c",
+          "    if (operation->acquisition.step == ACQUISITION_SLEEP)\n        operation_wake",
+          "    if (operation->acquisition.step == ACQUISITION_SLEEP && !operation->waiter)\n"
+          "        operation_wake"),),
+        unit="test_loop/test_wait_is_cancelled",
+        simulated=NO_PART),
     "loop_tells_no_loss": Mutant(
         "a hold that is lost is an event",
         (("lock/loop/loop.c",
@@ -233,11 +248,6 @@ MUTANTS: dict[str, Mutant] = {
         "the same in a table",
         (("lock/mysql/table.c", "AND VALUES(number)>=lock_leader.number)", "AND TRUE)"),),
         system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one[waits-table]",
-        simulated=NO_PART),
-    "late_proclamation_counts_on_etcd": Mutant(
-        "the same on etcd",
-        (("lock/etcd/kind.c", '\\"result\\":\\"LESS\\"', '\\"result\\":\\"NOT_EQUAL\\"'),),
-        system="lock/test_lock_faults.py::test_late_proclamation_undoes_no_later_one[waits-etcd]",
         simulated=NO_PART),
 
     # ---- answers and time-outs ----

@@ -57,6 +57,7 @@ void event_add(struct event_lines *lines, const struct version *order, const cha
         sql_printf(&lines->text, " %-s", ref);
 }
 
+/* A row's body lies where the row does. */
 static void write_batch(struct ledger *ledger, struct sql_text *text, size_t count,
                         uint64_t position)
 {
@@ -69,14 +70,14 @@ static void write_batch(struct ledger *ledger, struct sql_text *text, size_t cou
                                         .position = position,
                                         .events = (uint32_t)count,
                                         .written_ms = ledger_server_ms(),
-                                        .body = text->text};
-    *text = (struct sql_text){0};
+                                        .body = strdup(text->text)};
 }
 
 void event_write(struct ledger *ledger, struct event_lines *lines)
 {
     if (ledger->events && lines->count > 0)
         write_batch(ledger, &lines->text, lines->count, 0);
+    sql_free(&lines->text);
 }
 
 /* ---- reading ---- */
@@ -303,6 +304,7 @@ static void write_sales(struct ledger *ledger, const struct ledger_placing *plac
     }
     if (placing->sale_event_count > 0)
         write_batch(ledger, &text, placing->sale_event_count, position);
+    sql_free(&text);
 }
 
 static enum db_result place_body(struct ledger *ledger, void *context)

@@ -17,7 +17,7 @@ struct event_lines {
 /* Adds an order as it is now; `ref` is the name of its payment, NULL or "" for none. */
 void event_add(struct event_lines *lines, const struct version *order, const char *ref);
 
-/* Writes the lines as a batch, unless there is none or events are off. */
+/* Writes the lines as a batch, unless there is none or events are off; and frees them. */
 void event_write(struct ledger *ledger, struct event_lines *lines);
 
 #endif

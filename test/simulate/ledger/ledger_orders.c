@@ -219,6 +219,7 @@ static enum db_result write_retaken(struct ledger *ledger, const struct commit *
     }
     if (result == DB_OK)
         event_write(ledger, &lines);
+    sql_free(&lines.text);
     return session_answer(ledger, result);
 }
 

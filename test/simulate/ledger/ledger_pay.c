@@ -398,7 +398,6 @@ static enum db_result extend_order(struct ledger *ledger, struct row *row, int64
     struct event_lines lines = {.type = LEDGER_EVENT_CHANGED};
     order_becomes(ledger->txn, row, row->now.order.status);
     row->now.order.expires_ms = expires_ms;
-    event_add(&lines, &row->now, NULL);
     uint64_t order_id = row->now.order.order_id;
     const struct row_key key = {.order_id = order_id, .moment_ms = version_due_ms(&row->now)};
     struct row *range;
@@ -411,6 +410,7 @@ static enum db_result extend_order(struct ledger *ledger, struct row *row, int64
     version->expiry = (struct expiry_row){.expires_ms = key.moment_ms,
                                           .first_id = order_id,
                                           .last_id = last_id > order_id ? last_id : order_id};
+    event_add(&lines, &row->now, NULL);
     event_write(ledger, &lines);
     return DB_OK;
 }

@@ -410,6 +410,7 @@ static enum db_result end_piece(struct ledger *ledger, struct step *step)
         step->done = step->piece.all_read || end->units == 0;
         version->there = !step->done;
     }
+    sql_free(&lines.text);
     return session_answer(ledger, result);
 }
 
