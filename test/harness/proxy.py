@@ -177,7 +177,7 @@ class FaultProxy:
         _shut(link.server)
 
     def _answers(self, link):
-        for data in self._pieces(link.server):
+        for data in self.answers_of(link):
             trap, link.trap = link.trap, None
             if trap:
                 if trap.after:
@@ -187,6 +187,11 @@ class FaultProxy:
                 _send(link.client, data)
         link.answered.set()
         _shut(link.client)
+
+    def answers_of(self, link):
+        """What the server sends to one client, piece by piece; another kind of proxy may keep it or
+        change it."""
+        return self._pieces(link.server)
 
     def _pieces(self, sock):
         while True:

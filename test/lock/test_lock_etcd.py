@@ -224,10 +224,9 @@ class DeposedLeader(FaultProxy):
     another one: in an earlier term."""
     deposed = False
 
-    def _pieces(self, sock):
-        is_answer = sock.getpeername()[1] == self.target_port
-        for data in super()._pieces(sock):
-            if is_answer and self.deposed and b'"result":' in data:
+    def answers_of(self, link):
+        for data in super().answers_of(link):
+            if self.deposed and b'"result":' in data:
                 data = re.sub(rb'("raft_term":)"(\d+)"', earlier_term, data)
             yield data
 

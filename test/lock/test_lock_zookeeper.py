@@ -39,12 +39,10 @@ class Listener(FaultProxy):
         super().__init__(port)
         self.sessions = []
 
-    def _pieces(self, sock):
-        first = sock.getpeername()[1] == self.target_port
-        for data in super()._pieces(sock):
-            if first:
+    def answers_of(self, link):
+        for number, data in enumerate(super().answers_of(link)):
+            if number == 0:
                 self.sessions.append(data)
-            first = False
             yield data
 
 
