@@ -118,17 +118,22 @@ def test_users_at_their_limit_keep_no_unit_from_the_others(pair, load):
 
 
 def test_limit_survives_redis_that_forgets_everything(stack, spawn, load):
+    """In mid-sale, five times; afterwards each of a thousand users asks both daemons once more."""
     pair = spawn(stack), spawn(stack)
     pair[0].reset("demo", 10_000, 20, per_user_limit=1)
     loads = [load(daemon, connections=16, seconds=60, users=1000) for daemon in pair]
-    for _ in range(5):
-        time.sleep(0.1)
+    for few in range(1, 1000, 200):
+        wait_until(lambda: pair[0].stock()["sold"] >= few, f"{few} users with their unit")
         pair[0].stack.redis("FLUSHALL")
-    wait_until(lambda: pair[0].stock()["sold"] == 1000, "all users with their unit")
     for one in loads:
         one.wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
-    assert audit_after_faults(pair[0], accepted=accepted) == 1000
+    sold = audit_after_faults(pair[0], accepted=accepted)
+    assert sold > 800
+    orders = [order_bytes(user_id=f"u{n}") for n in range(1, 1001)]
+    answers = [answer.answer for answer in send_from(pair, [orders, orders])]
+    assert Counter(answers) == {"201": 1000 - sold, "409 limit_reached": 1000 + sold}
+    assert audit_after_faults(pair[1], accepted=accepted) == 1000
 
 
 def test_limit_set_and_changed_in_mid_load(pair, load):
