@@ -147,8 +147,8 @@ struct ledger_placing {
 };
 
 /* Publishes it, in one transaction. LEDGER_NO: nothing is done, because a publisher with a greater
- * fence has published, the feed's next position is another one, or a batch has a position.
- * LEDGER_UNKNOWN: ask for the bounds again. */
+ * fence has published, the feed's next position is another one, or a batch has a position or
+ * another number of events. LEDGER_UNKNOWN: ask for the bounds again. */
 enum ledger_result ledger_events_place(struct ledger *ledger, const struct ledger_placing *placing);
 
 /* Deletes up to `batches` of the oldest batches that were written more than `hours` ago.

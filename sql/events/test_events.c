@@ -333,6 +333,20 @@ static void test_transaction_that_commits_late_is_not_passed_over(void **state)
     db_close(&late);
 }
 
+/* A server that dies may lose a batch that was read, and give its id again. */
+static void test_batch_with_other_events_than_were_read_is_refused(void **state)
+{
+    (void)state;
+    sell(1, 1, "u");
+    assert_int_equal(pending(), 1);
+    batches[0].events++;
+    const struct ledger_placing placing = {
+        .fence = 5, .next = 1, .batches = batches, .batch_count = batch_count};
+    assert_int_equal(ledger_events_place(ledger, &placing), LEDGER_NO);
+    assert_int_equal(bounds().next, 1);
+    assert_int_equal(place(5, 1), LEDGER_OK);
+}
+
 static void test_older_publisher_and_second_one_of_a_position_are_refused(void **state)
 {
     (void)state;
@@ -495,6 +509,7 @@ int main(void)
         TEST(test_refused_change_writes_no_event),
         TEST(test_positions_are_contiguous_and_read_on_from_anywhere),
         TEST(test_transaction_that_commits_late_is_not_passed_over),
+        TEST(test_batch_with_other_events_than_were_read_is_refused),
         TEST(test_older_publisher_and_second_one_of_a_position_are_refused),
         TEST(test_what_was_published_of_a_sale_is_noted_with_it),
         TEST(test_old_batches_are_deleted_and_the_feed_begins_later),

@@ -1,6 +1,6 @@
 """Small faults of events, as in table.py."""
 
-from mutant import Mutant
+from mutant import NOT_SEEN, Mutant
 
 EVENTS = "test/simulate/ledger/ledger_events.c"
 PAY = "test/simulate/ledger/ledger_pay.c"
@@ -28,6 +28,13 @@ CORE = {
           "WHERE one=1 AND next>=%ju*0 AND fence<=%ju;"),
          (EVENTS, "feed->next != placing->next || ", "")),
         unit=TESTS + "test_older_publisher_and_second_one_of_a_position_are_refused"),
+    "id_given_again_is_published": Mutant(
+        "the events of a batch are those that were counted",
+        (("sql/events/ledger_events.c", " END WHERE position=0 AND events=CASE id",
+          " END WHERE position=0 AND 0<CASE id"),
+         (EVENTS, " ||\n        row->now.event.events != batch->events", "")),
+        unit=TESTS + "test_batch_with_other_events_than_were_read_is_refused",
+        simulated=NOT_SEEN),
     "extension_makes_no_version": Mutant(
         "each change of an order is a version of it",
         (("sql/payments/ledger_pay.c", 'SET " LEDGER_VERSION_NEXT ",expires_at="',

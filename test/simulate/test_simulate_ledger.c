@@ -1202,6 +1202,10 @@ static void call_publish(void)
         pending.all[0] = placed;
         others.all[0] = other_placed;
     }
+    if (one_in(4)) {
+        pending.all[0].events++;
+        others.all[0].events++;
+    }
     struct ledger_placing placing = {.fence = bounds.fence + below(3) - (bounds.fence && one_in(8)),
                                      .next = bounds.next + one_in(10),
                                      .batches = pending.all,

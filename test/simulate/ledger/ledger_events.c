@@ -269,11 +269,14 @@ static enum db_result move_feed(struct ledger *ledger, const struct ledger_placi
     return DB_OK;
 }
 
-static enum db_result place_batch(struct ledger *ledger, uint64_t id, uint64_t position)
+/* A server that lost what was not on its disk may have given the id again, to other events. */
+static enum db_result place_batch(struct ledger *ledger, const struct ledger_event_batch *batch,
+                                  uint64_t position)
 {
-    struct row *row = row_find(TABLE_EVENT, &(struct row_key){.order_id = id});
+    struct row *row = row_find(TABLE_EVENT, &(struct row_key){.order_id = batch->id});
     enum db_result result = row ? session_lock(ledger, row) : DB_NO;
-    if (result != DB_OK || !row->now.there || row->now.event.position != 0)
+    if (result != DB_OK || !row->now.there || row->now.event.position != 0 ||
+        row->now.event.events != batch->events)
         return result == DB_OK ? DB_NO : result;
     txn_change(ledger->txn, row)->event.position = position;
     return DB_OK;
@@ -316,7 +319,7 @@ static enum db_result place_body(struct ledger *ledger, void *context)
         return result;
     result = move_feed(ledger, placing);
     for (size_t i = 0; i < placing->batch_count && result == DB_OK; i++) {
-        result = place_batch(ledger, placing->batches[i].id, position);
+        result = place_batch(ledger, &placing->batches[i], position);
         position += placing->batches[i].events;
     }
     if (result == DB_OK)
