@@ -449,8 +449,9 @@ static void test_more_orders_than_one_pass_looks_at(void **state)
     reset(8000, 8);
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
                   "expires_at)SELECT 1000000+seq,'s',1,'u',1,seq%%8,'2020-01-01','2020-01-01' "
-                  "FROM seq_1_to_8000;INSERT INTO order_expiry VALUES('2020-01-01',1000001,"
-                  "1008000);UPDATE stock_segment SET sold=1000");
+                  "FROM " SQL_NUMBERS ";INSERT INTO order_expiry VALUES('2020-01-01',1000001,"
+                  "1008000);UPDATE stock_segment SET sold=1000",
+                  8000);
     size_t expired = 0;
     for (int i = 0; i < 10 && expired < 8000; i++)
         expired += expire();

@@ -273,8 +273,6 @@ static void test_retired_sale_is_not_there_for_whom_its_settings_would_refuse(vo
 static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
 {
     (void)state;
-    static const char selects[] = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS "
-                                  "WHERE VARIABLE_NAME='COM_SELECT'";
     enum { COUNT = 100, NEW = 50 };
     struct stock_order orders[COUNT];
     reset(10, 2, (struct ledger_settings){.starts_ms = 0});
@@ -283,9 +281,9 @@ static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
         if (i != NEW)
             snprintf(orders[i].sku, sizeof orders[i].sku, "none-%d", i);
     }
-    int64_t before = sql_server_do(selects);
+    int64_t before = sql_server_status("Com_select");
     sell_all(1, orders, COUNT);
-    assert_in_range(sql_server_do(selects) - before, 1, COUNT / 2);
+    assert_in_range(sql_server_status("Com_select") - before, 1, COUNT / 2);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(orders[i].outcome, i == NEW ? STOCK_ACCEPTED : STOCK_UNKNOWN_SKU);
     audit(1);
@@ -557,7 +555,8 @@ static void test_counting_begins_with_the_round(void **state)
 {
     (void)state;
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
-                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_50000");
+                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM " SQL_NUMBERS,
+                  50000);
     uint64_t now = (uint64_t)sql_server_do(
         "SELECT TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP())*1000<<22");
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"

@@ -1325,6 +1325,7 @@ static void test_segments_of_a_refused_joint_update_are_recovered(void **state)
 {
     (void)state;
     struct stock_order orders[6];
+    unsigned refused = sql_server_is_mariadb() ? 6 : 1; /* text tells which update it was */
     reset("s", 30, 6);
     sql_server_do("UPDATE stock_segment SET fence=fence+1 WHERE segment=4");
     for (int i = 0; i < 6; i++)
@@ -1336,12 +1337,12 @@ static void test_segments_of_a_refused_joint_update_are_recovered(void **state)
     for (int i = 0; i < 6; i++)
         assert_int_equal(orders[i].outcome, STOCK_AGAIN);
     assert_int_equal(stock_stats(stock).refusals, 1);
-    assert_int_equal(stock_stats(stock).recoveries, 6);
+    assert_int_equal(stock_stats(stock).recoveries, refused);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders"), 0);
     sell_all(stock, orders, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(orders[i].outcome, STOCK_ACCEPTED);
-    assert_int_equal(stock_stats(stock).recoveries, 6);
+    assert_int_equal(stock_stats(stock).recoveries, refused);
     assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
     audit("s", 30);
     reconcile_sold_out("s");

@@ -3,6 +3,7 @@
 import statistics
 import time
 
+from harness.ledger import numbers
 from harness.processes import HarnessError
 from lib import metrics
 from lib.run import Run
@@ -20,11 +21,11 @@ START TRANSACTION;
 UPDATE sale SET settings_version = settings_version + 1, pay_within_s = {pay} WHERE sku = '{sku}';
 INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)
     SELECT {first} + seq, '{sku}', 1, CONCAT('u', seq), 1, seq % {segments}, UTC_TIMESTAMP(3), @due
-    FROM seq_1_to_{orders};
+    FROM {numbers};
 INSERT INTO order_key(user_id, idempotency_key, order_id)
-    SELECT CONCAT('u', seq), CONCAT('#', {first} + seq), {first} + seq FROM seq_1_to_{orders};
+    SELECT CONCAT('u', seq), CONCAT('#', {first} + seq), {first} + seq FROM {numbers};
 INSERT INTO order_expiry SELECT @due, {first} + MIN(seq), {first} + MAX(seq)
-    FROM seq_1_to_{orders} GROUP BY seq DIV 128;
+    FROM {numbers} GROUP BY seq DIV 128;
 UPDATE stock_segment SET settings_version = settings_version + 1, fence = fence + 1,
     sold = {orders} / {segments} WHERE sku = '{sku}';
 COMMIT;
@@ -81,7 +82,7 @@ class ExpiringRun(Run):
         if expiring:
             self.shop.stack.ledger.run(FILL.format(
                 sku=sku, first=FIRST_IDS * len(self.skus), lead=LEAD_S, pay=PAY_WITHIN_S,
-                orders=count, segments=segments))
+                orders=count, numbers=numbers(count), segments=segments))
             self.fleet.reconcile(sku)
 
     def sampled(self):

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from harness.servers import MYSQLD
 from lib import metrics
 
 
@@ -122,7 +123,7 @@ def describe(args, stack):
                     "data_on": first_line("stat", "-f", "-c", "%T", stack.directory)},
         "versions": {"seckilld": first_line(args.daemon, "--version"),
                      "redis": first_line("redis-server", "--version"),
-                     "mariadb": first_line("mariadbd", "--version"),
+                     "mariadb": first_line(MYSQLD, "--version"),
                      "wrk": first_line("wrk", "-v")},
         "configuration": {name: str(value) if isinstance(value, Path) else value
                           for name, value in vars(args).items()}}

@@ -1,14 +1,16 @@
 """Fills the ledger with an earlier sale, and asks it for times."""
 
+from harness.ledger import numbers
+
 PAST_SKU = "past"
-CHUNK = 1_000_000
+CHUNK = 100_000
 FILL = """
 SET unique_checks = 0;
 INSERT INTO orders (order_id, sku, round, user_id, qty, segment, status, created_at)
-    SELECT seq, '{sku}', 1, CONCAT('u', seq), 1, seq % {segments}, 'reserved', '2026-01-01'
-    FROM seq_{first}_to_{last};
+    SELECT id, '{sku}', 1, CONCAT('u', id), 1, id % {segments}, 'reserved', '2026-01-01'
+    FROM {ids};
 INSERT INTO order_key (user_id, idempotency_key, order_id)
-    SELECT CONCAT('u', seq), CONCAT('#', seq), seq FROM seq_{first}_to_{last};
+    SELECT CONCAT('u', id), CONCAT('#', id), id FROM {ids};
 """
 SOLD = """
 UPDATE stock_segment s JOIN
@@ -21,10 +23,9 @@ def fill(stack, fleet, orders, segments, tick):
     """Makes a sale that has sold `orders` units to as many customers. The daemon then takes its
     segments over from the ledger, as it would after a loss of Redis."""
     fleet.reset(PAST_SKU, orders, segments)
-    for first in range(1, orders + 1, CHUNK):
-        last = min(first + CHUNK - 1, orders)
-        stack.ledger.run(FILL.format(sku=PAST_SKU, segments=segments, first=first, last=last),
-                         timeout=None)
+    for before in range(0, orders, CHUNK):
+        ids = f"(SELECT {before} + seq id FROM {numbers(min(CHUNK, orders - before))}) ids"
+        stack.ledger.run(FILL.format(sku=PAST_SKU, segments=segments, ids=ids), timeout=None)
         tick()
     stack.ledger.run(SOLD.format(sku=PAST_SKU), timeout=None)
     fleet.reconcile(PAST_SKU)

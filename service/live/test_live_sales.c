@@ -53,11 +53,11 @@ static void turn(int64_t now_ms)
 static void make_sales(unsigned count)
 {
     sql_server_do("INSERT INTO sale(sku,round,total,segments,ends_at)"
-                  " SELECT CONCAT('s',seq),1,10,1,'1970-01-02' FROM seq_1000_to_%u",
-                  999 + count);
+                  " SELECT CONCAT('s',999+seq),1,10,1,'1970-01-02' FROM " SQL_NUMBERS,
+                  (int)count);
     sql_server_do("INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
-                  " SELECT CONCAT('s',seq),0,1,10,0,1 FROM seq_1000_to_%u",
-                  999 + count);
+                  " SELECT CONCAT('s',999+seq),0,1,10,0,1 FROM " SQL_NUMBERS,
+                  (int)count);
 }
 
 static const struct ledger_sale *shown(const char *sku)

@@ -164,7 +164,7 @@ enum { SHORT_MS = 200, HELD_MS = 600 };
 static void *hold_table(void *locked_out)
 {
     struct db *db = sql_server_open(sql_server_url());
-    assert_int_equal(db_query(db, "LOCK TABLES quota_count WRITE", 29), DB_OK);
+    assert_int_equal(db_query(db, "LOCK TABLES user_quota WRITE", 28), DB_OK);
     atomic_store((_Atomic bool *)locked_out, true);
     nanosleep(&(struct timespec){.tv_nsec = HELD_MS * 1000000}, NULL);
     db_close(&db);
@@ -191,7 +191,7 @@ static enum ledger_result migrate_held(struct patience *patience)
     pthread_t thread;
     _Atomic bool locked = false;
     struct ledger *mine = ledger_open(sql_server_url(), SHORT_MS, error, sizeof error);
-    sql_server_do("DELETE FROM schema_version WHERE name LIKE '0003%%'");
+    sql_server_do("DELETE FROM schema_version WHERE name LIKE '0007%%'");
     assert_int_equal(pthread_create(&thread, NULL, hold_table, (void *)&locked), 0);
     while (!atomic_load(&locked))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -208,7 +208,7 @@ static void test_migration_may_take_longer_than_the_time_out(void **state)
     struct patience patience = {.stops = false};
     assert_int_equal(migrate_held(&patience), LEDGER_OK);
     assert_true(patience.asked >= (HELD_MS - SHORT_MS) / 100);
-    assert_string_equal(patience.name, "0003_quota_count");
+    assert_string_equal(patience.name, "0007_user_id");
 }
 
 static void test_migration_is_left_when_the_daemon_ends(void **state)
@@ -607,9 +607,10 @@ static void refuse_among_many(struct ledger_stock_update odd)
     uint32_t place = strcmp(odd.sku, "s") < 0 ? 0 : odd.segment < MANY ? 4 : MANY - 1; /* sorted */
     steps[place] = odd;
     assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_NO);
+    /* One statement does not tell which update it was, so all segments are recovered. */
+    bool joint = sql_server_is_mariadb() && !ledger->without_bulk;
     for (uint32_t i = 0; i < MANY; i++)
-        /* One statement does not tell which update it was, so all segments are recovered. */
-        assert_int_equal(steps[i].refused, !ledger->without_bulk || i == place);
+        assert_int_equal(steps[i].refused, joint || i == place);
     assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
     assert_int_equal(count_orders(), 0);
 }

@@ -476,8 +476,9 @@ static void test_fullest_return_is_one_transaction(void **state)
     sql_server_do("UPDATE stock_segment SET capacity=2000, sold=2000");
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
                   "expires_at) SELECT seq,'s',1,CONCAT('u',seq%%7),2,seq%%3,'2020-01-01',"
-                  "'2020-01-01 00:00:01.5' FROM seq_1_to_1000;"
-                  "INSERT INTO order_expiry SELECT MIN(expires_at),1,1000 FROM orders");
+                  "'2020-01-01 00:00:01.5' FROM " SQL_NUMBERS ";"
+                  "INSERT INTO order_expiry SELECT MIN(expires_at),1,1000 FROM orders",
+                  1000);
     for (uint64_t i = 0; i < LEDGER_RETURNS_MAX; i++)
         ids[i] = i + 1;
     assert_int_equal(give_back(LEDGER_EXPIRED, ids, LEDGER_RETURNS_MAX, 2000), LEDGER_OK);
@@ -713,7 +714,7 @@ static void test_fullest_payment_is_one_transaction(void **state)
     static struct ledger_record *all[LEDGER_ORDERS_MAX];
     static struct ledger_payment paid[LEDGER_ORDERS_MAX], *payments[LEDGER_ORDERS_MAX];
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)SELECT seq,"
-                  "'s',1,'u',1,0,'2020-01-01' FROM seq_1_to_%d",
+                  "'s',1,'u',1,0,'2020-01-01' FROM " SQL_NUMBERS,
                   LEDGER_ORDERS_MAX);
     for (size_t i = 0; i < LEDGER_ORDERS_MAX; i++) {
         all[i] = &records[i];

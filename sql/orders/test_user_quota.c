@@ -252,7 +252,7 @@ static void test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has(voi
     enum { ORDERS = 60000 }; /* whose ids are more than a megabyte of text */
     struct ledger_settings settings = {.version = 1, .per_user_limit = 2};
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
-                  "SELECT 7000000000000000000+seq,'s',1,'u',1,0,NOW() FROM seq_1_to_%d",
+                  "SELECT 7000000000000000000+seq,'s',1,'u',1,0,NOW() FROM " SQL_NUMBERS,
                   ORDERS);
     sql_server_do("UPDATE stock_segment SET capacity=%d,sold=%d", ORDERS, ORDERS);
     assert_int_equal(count_all(&settings), LEDGER_OK);

@@ -152,7 +152,8 @@ static void test_count_begins_with_the_round_and_ends_when_all_are_found(void **
 {
     (void)state;
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
-                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_120000");
+                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM " SQL_NUMBERS,
+                  120000);
     next_id = (uint64_t)sql_server_do(
         "SELECT TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP())*1000<<22");
     struct ledger_sale other = reset("t");
@@ -354,7 +355,7 @@ static void test_rounds_that_are_due_share_one_reading(void **state)
         sales[i] = reset(sku);
     }
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
-                  "SELECT %llu+seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_%d",
+                  "SELECT %llu+seq,'t',1,'u',1,'2026-01-01' FROM " SQL_NUMBERS,
                   (unsigned long long)next_id, OTHERS);
     next_id += OTHERS / 2 * 3;
     for (int i = 0; i < SKUS; i++)

@@ -10,7 +10,7 @@ from harness.clock import Clock
 from harness.daemon import TOKEN, PlainDaemon
 from harness.processes import PROGRAM, free_port
 from harness.proxy import FaultProxy
-from harness.servers import MariaServer, RedisServer
+from harness.servers import MariaServer, RedisServer, user_sql
 from harness.stack import Stack
 
 DAEMONS = 3
@@ -32,9 +32,8 @@ class Redis(RedisServer):
 class Maria(MariaServer):
     """The daemons are no administrators here, so that read_only concerns them."""
 
-    USER = "".join(
-        f"CREATE OR REPLACE USER seckill@'{host}' IDENTIFIED BY 'chaos';\n"
-        f"GRANT ALL ON seckill.* TO seckill@'{host}';\n" for host in ("localhost", "127.0.0.1"))
+    USER = "".join(user_sql(f"seckill@'{host}'", "ALL ON seckill.*", "chaos")
+                   for host in ("localhost", "127.0.0.1"))
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -45,7 +44,7 @@ class Maria(MariaServer):
     def argv(self):
         return [*NO_SIGNAL, *super().argv(), f"--log-bin={self.directory}/data/binlog",
                 "--binlog-format=ROW", "--sync-binlog=1", "--max-binlog-size=1G",
-                "--innodb-deadlock-report=off", f"--user={getpass.getuser()}"]
+                "--loose-innodb-deadlock-report=off", f"--user={getpass.getuser()}"]
 
 
 class Cluster:

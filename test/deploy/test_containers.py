@@ -332,7 +332,7 @@ def test_mariadb_has_the_settings_that_the_service_wants():
     assert taken["sync-binlog"] == taken["innodb-flush-log-at-trx-commit"] == "1"
     wanted = {flag.removeprefix("--") for flag in flags} - {"sync-binlog=1"}
     template = (ROOT / "deploy" / "stack").read_text()
-    template = re.search(r"\[mariadbd\]\n(.*?)^CONF$", template, re.DOTALL | re.MULTILINE)[1]
+    template = re.search(r"\[mysqld\]\n(.*?)^CONF$", template, re.DOTALL | re.MULTILINE)[1]
     ours = {line.replace(" = ", "=").split("=")[0].replace("_", "-"): line.split("= ")[-1]
             for line in template.splitlines()}
     for flag in wanted:

@@ -1,13 +1,16 @@
 """deploy/stack: only the owner of its folder reaches its servers."""
 
 import os
+import shutil
 import stat
+import subprocess
 from urllib.parse import urlsplit
 
 import pytest
 
+from harness.processes import HarnessError
 from harness.redis import Redis
-from harness.servers import run_tool
+from harness.servers import MYSQLD, run_tool
 
 
 @pytest.fixture
@@ -39,3 +42,29 @@ def test_password_stays(redis_url, tmp_path):
     run_tool("down", directory, "redis")
     restarted = run_tool("up", directory, "redis").strip().removeprefix("SECKILL_REDIS_URL=")
     assert urlsplit(restarted).password == urlsplit(redis_url).password
+
+
+def test_ledger_is_the_server_that_a_path_names(tmp_path):
+    """After a kill it comes back with its tables, and only with the password."""
+    directory = tmp_path / "stack"
+    named = {"MYSQLD": shutil.which(MYSQLD, path=f"{os.environ['PATH']}:/usr/sbin")}
+
+    def ask(sql, *options):
+        return subprocess.run(
+            ["mariadb", f"--defaults-file={directory}/mariadb/client.cnf", *options, "-Ne", sql],
+            capture_output=True, text=True, check=False)
+    try:
+        run_tool("up", directory, "mariadb", env=named)
+        assert ask("CREATE TABLE t (a INT); INSERT INTO t VALUES (7)", "seckill").returncode == 0
+        run_tool("kill", directory, "mariadb")
+        run_tool("up", directory, "mariadb", env=named)
+        assert ask("SELECT a FROM t", "seckill").stdout == "7\n"
+        for refused in (["--password="], ["--user=root", "--password="]):
+            assert "Access denied" in ask("SELECT 1", *refused).stderr
+    finally:
+        run_tool("down", directory, "mariadb")
+
+
+def test_ledger_that_is_not_installed_is_named(tmp_path):
+    with pytest.raises(HarnessError, match="there is no /none/mysqld"):
+        run_tool("up", tmp_path / "stack", "mariadb", env={"MYSQLD": "/none/mysqld"})

@@ -7,9 +7,11 @@ import pytest
 from harness.daemon import HASTY
 from harness.engines_ledger import GALERA_PROVIDER, GaleraTrio
 from harness.processes import BUILD, wait_until
+from harness.servers import is_mysql
 from failover import Selling, sells_out
 
-pytestmark = pytest.mark.skipif(not GALERA_PROVIDER.exists(), reason="no galera-4 is installed")
+pytestmark = pytest.mark.skipif(is_mysql() or not GALERA_PROVIDER.exists(),
+                                reason="no MariaDB with galera-4")
 
 
 @pytest.fixture

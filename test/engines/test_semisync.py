@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness.engines_ledger import SemiSyncPair
+from harness.engines_ledger import semi_sync_pair
 from harness.processes import wait_until
 from harness.proxy import COMMIT
 from failover import Selling, sells_out
@@ -16,7 +16,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture
 def engine(template):
-    with SemiSyncPair() as servers:
+    with semi_sync_pair() as servers:
         yield servers
 
 
@@ -40,7 +40,8 @@ def test_primary_killed_and_replica_promoted_in_mid_load(engine, stack, spawn, l
     selling.through(fail_over)
     wait_said(selling.pair[0], "ledger_moved", engine.primary.place)
     # The new primary has no replica, so it sells without one, and the log says so.
-    wait_said(selling.pair[0], "ledger_not_durable", "rpl_semi_sync_master_enabled=OFF")
+    wait_said(selling.pair[0], "ledger_not_durable",
+              engine.variable("rpl_semi_sync_master_enabled=OFF"))
     selling.finish()
 
 
@@ -91,13 +92,13 @@ def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, 
     daemon = spawn(both, mysql_url=engine.url, deadline_ms=30_000)
     daemon.reset("demo", 6, 2)
     assert daemon.order(key="first").status == 201
-    engine.replica.run("STOP SLAVE IO_THREAD")
+    engine.replica.run("STOP REPLICA IO_THREAD")
     answers = []
     buyer = threading.Thread(target=lambda: answers.append(daemon.order(user_id="u2", key="k",
                                                                         timeout=60)))
     buyer.start()
-    wait_until(lambda: engine.primary.status("Rpl_semi_sync_master_wait_sessions") != "0",
-               "a commit that waits for the replica")
+    waiting = engine.variable("Rpl_semi_sync_master_wait_sessions")
+    wait_until(lambda: engine.primary.status(waiting) != "0", "a commit that waits for the replica")
     assert not answers
     engine.kill()
     engine.promote()
@@ -110,18 +111,17 @@ def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, 
     sells_out(daemon, 6)
 
 
-@pytest.mark.parametrize("statement, setting", [
-    (f"SET GLOBAL rpl_semi_sync_master_timeout = {DAY_MS - 1}",
-     f"rpl_semi_sync_master_timeout={DAY_MS - 1}"),
-    ("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT",
-     "rpl_semi_sync_master_wait_point=AFTER_COMMIT"),
-    ("SET GLOBAL rpl_semi_sync_master_wait_no_slave = 0", "rpl_semi_sync_master_wait_no_slave=OFF"),
-    ("SET GLOBAL rpl_semi_sync_master_enabled = 0", "rpl_semi_sync_master_enabled=OFF"),
-    ("SET GLOBAL sync_binlog = 0", "sync_binlog=0")])
-def test_primary_that_may_forget_is_told_of(engine, stack, spawn, statement, setting):
-    engine.primary.run(statement)
+@pytest.mark.parametrize("name, value, shown", [
+    ("rpl_semi_sync_master_timeout", DAY_MS - 1, DAY_MS - 1),
+    ("rpl_semi_sync_master_wait_point", "AFTER_COMMIT", "AFTER_COMMIT"),
+    ("rpl_semi_sync_master_wait_no_slave", 0, "OFF"),
+    ("rpl_semi_sync_master_enabled", 0, "OFF"),
+    ("sync_binlog", 0, 0)])
+def test_primary_that_may_forget_is_told_of(engine, stack, spawn, name, value, shown):
+    name = engine.variable(name)
+    engine.primary.run(f"SET GLOBAL {name} = {value}")
     daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
-    wait_said(daemon, "ledger_not_durable", f'setting="{setting}"')
+    wait_said(daemon, "ledger_not_durable", f'setting="{name}={shown}"')
 
     def answer():
         response = daemon.get("/readyz")
@@ -177,7 +177,7 @@ def test_primary_that_hangs_is_left_and_refused_when_it_is_back(engine, stack, s
     repeat = wait_until(lambda: [r for r in [daemon.order(user_id="u2", key="k")]
                                  if r.status != 503], "an answer to the repeat", timeout=60)[0]
     assert repeat.status in (200, 201), repeat
-    wait_said(daemon, "ledger_not_durable", "rpl_semi_sync_master_enabled=OFF")
+    wait_said(daemon, "ledger_not_durable", engine.variable("rpl_semi_sync_master_enabled=OFF"))
     old = engine.replica
     old.signal(signal.SIGCONT)
     wait_said(daemon, "ledger_split")

@@ -51,8 +51,7 @@ def sell_out_and_audit(daemon, total, loads=(), accepted=()):
 
 def row_waits(stack):
     """How often transactions have waited for rows that others held."""
-    return stack.ledger.number("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
-                               " WHERE VARIABLE_NAME = 'INNODB_ROW_LOCK_WAITS'")
+    return stack.ledger.status("Innodb_row_lock_waits")
 
 
 def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
@@ -83,9 +82,11 @@ def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
         wait_until(lambda: daemon.order("demo").status == 201, "the row to be free")
         assert daemon.cancel(ids["demo"]).status == 200
         assert buy_all("demo", "other") == 2 * [{"201": 10}]
-    row = events(daemon, "row_held")[0]
-    assert (row["sku"], row["row"]) == ("demo", "stock_segment 0")
-    assert row["holder"] == "unknown" or row["holder"].startswith("connection ")
+    rows = [row for row in events(daemon, "row_held") if "suppressed" not in row]
+    assert {row["sku"] for row in rows} == {"demo"}
+    assert "stock_segment 0" in [row["row"] for row in rows]
+    assert all(row["holder"] == "unknown" or row["holder"].startswith("connection ")
+               for row in rows)
     assert waits < 10, waits
     assert audit_after_faults(daemon, "demo") == 11 and audit_after_faults(daemon, "other") == 50
 

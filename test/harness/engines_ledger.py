@@ -1,6 +1,5 @@
 """Ledgers of several servers: a primary with a semi-synchronous replica, and a Galera cluster."""
 
-import getpass
 import os
 import shutil
 import signal
@@ -11,7 +10,7 @@ import pymysql
 
 from harness.ledger import Ledger
 from harness.processes import HarnessError, free_port, server_folder, spawn, wait_until
-from harness.servers import MariaServer, Server, copy_template
+from harness.servers import MariaServer, Server, is_mysql, mysqld_argv
 from harness.stack import Stack
 
 GALERA_PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
@@ -32,12 +31,8 @@ class Node(Server):
         subprocess.run(["cp", "-r", "--reflink=auto", data, directory / "data"], check=True)
 
     def argv(self):
-        return ["mariadbd", "--no-defaults", f"--datadir={self.directory}/data",
-                f"--user={getpass.getuser()}", f"--tmpdir={self.directory}",
-                f"--socket={self.directory}/sock", f"--port={self.port}",
-                "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=500",
-                "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
-                f"--server-id={self.number}", *self.options]
+        return mysqld_argv(self.directory, self.port, "--innodb-buffer-pool-size=32M",
+                           f"--server-id={self.number}", *self.options)
 
     def start(self, wait=True):
         with open(self.directory / "log", "ab") as log:
@@ -61,12 +56,16 @@ class Node(Server):
 def prepare_data(directory):
     """A data folder with the system tables and an account of ours, without a password."""
     directory.mkdir()
-    copy_template(directory / "data")
-    grants = ("FLUSH PRIVILEGES;\n" + MariaServer.ROOT_WITHOUT_PASSWORD +
-              "CREATE USER shop@'127.0.0.1';\nGRANT ALL ON seckill.* TO shop@'127.0.0.1';\n")
-    subprocess.run(["mariadbd", "--no-defaults", f"--datadir={directory}/data", "--bootstrap",
-                    f"--user={getpass.getuser()}", f"--tmpdir={directory}"],
-                   input=grants, text=True, check=True, capture_output=True)
+    server = MariaServer(directory)
+    try:
+        server.start()
+        server.client.run("CREATE USER shop@'127.0.0.1';"
+                          "GRANT ALL ON seckill.* TO shop@'127.0.0.1'", database="")
+        server.signal(signal.SIGTERM)
+        server.process.wait(JOIN_SECONDS)
+    finally:
+        server.close()
+    (directory / "data" / "auto.cnf").unlink(missing_ok=True)  # each copy is a MySQL of its own
     return directory / "data"
 
 
@@ -111,23 +110,30 @@ class Nodes:
 
 
 class SemiSyncPair(Nodes):
-    """A primary and a replica that answers for each commit. `semi_sync` off: nobody waits for the
-    replica, which may lag."""
+    """A primary and a replica that answers for each commit. MySQL's other words for the same are in
+    MySqlPair."""
 
+    PRIMARY, REPLICA = "master", "slave"  # in the names of settings
     TIMEOUT_MS = 4_294_967_295  # 50 days: no commit is answered that the replica does not have
+    OPTIONS = ["--gtid-strict-mode=ON", "--log-slave-updates=ON"]
+    FOLLOW = ("CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='root',"
+              " master_use_gtid=slave_pos, master_connect_retry=1")
+    POSITION, HAS = "@@gtid_binlog_pos", "'{}' = @@gtid_slave_pos"
+    RECEIVED = "Gtid_IO_Pos"
 
-    def __init__(self, semi_sync=True):
-        super().__init__()
-        self.semi_sync = semi_sync
+    def variable(self, name):
+        """What the server calls a variable of semi-synchronous replication, said in MariaDB's
+        words."""
+        return name.replace("master", self.PRIMARY).replace("slave", self.REPLICA)
 
     def up(self, data):
         self.nodes = [Node(Path(self.directory, f"n{i}"), i, data) for i in (1, 2)]
         for node in self.nodes:
-            node.options = ["--log-bin=bin", "--sync-binlog=1", "--gtid-strict-mode=ON",
-                            "--log-slave-updates=ON", "--binlog-format=ROW",
-                            "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
-                            f"--rpl-semi-sync-master-timeout={self.TIMEOUT_MS}",
-                            f"--rpl-semi-sync-slave-enabled={int(self.semi_sync)}"]
+            node.options = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW",
+                            *self.OPTIONS,
+                            f"--rpl-semi-sync-{self.PRIMARY}-wait-point=AFTER_SYNC",
+                            f"--rpl-semi-sync-{self.PRIMARY}-timeout={self.TIMEOUT_MS}",
+                            f"--rpl-semi-sync-{self.REPLICA}-enabled=1"]
             node.start(wait=False)
         for node in self.nodes:
             node.wait_answers()
@@ -140,26 +146,25 @@ class SemiSyncPair(Nodes):
 
     def wait_for_replicas(self, primary, on=True):
         """True when its commits wait for a replica. A replica has no commits of its own."""
-        primary.run(f"SET GLOBAL rpl_semi_sync_master_enabled={int(on and self.semi_sync)}")
+        primary.run(f"SET GLOBAL {self.variable('rpl_semi_sync_master_enabled')}={int(on)}")
 
     def follow(self, replica, primary):
         """Makes a server whose last change is the primary's, or that never wrote, a replica."""
         self.wait_for_replicas(replica, on=False)
-        replica.run(f"SET GLOBAL read_only=1; CHANGE MASTER TO master_host='127.0.0.1',"
-                    f"master_port={primary.port},master_user='root',master_use_gtid=slave_pos,"
-                    f"master_connect_retry=1; START SLAVE")
-        if self.semi_sync:
-            wait_until(lambda: primary.status("Rpl_semi_sync_master_clients") != "0",
-                       "the replica answers the primary", timeout=JOIN_SECONDS)
+        replica.run(f"SET GLOBAL read_only=1; {self.FOLLOW.format(port=primary.port)};"
+                    "START REPLICA")
+        clients = self.variable("Rpl_semi_sync_master_clients")
+        wait_until(lambda: primary.status(clients) != "0", "the replica answers the primary",
+                   timeout=JOIN_SECONDS)
 
     def promote(self):
         """What an operator does when the primary is gone: the replica applies all that it got, and
         then takes writes. It has no replica by now, so no commit waits for one."""
         new = self.replica
-        new.run("STOP SLAVE IO_THREAD")
+        new.run("STOP REPLICA IO_THREAD")
         wait_until(lambda: self.has_applied(new), "the replica has applied what it got",
                    timeout=JOIN_SECONDS)
-        new.run("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
+        new.run("STOP REPLICA; RESET REPLICA ALL; SET GLOBAL read_only=0")
         self.primary, self.replica = new, self.primary
 
     def switch(self):
@@ -167,26 +172,49 @@ class SemiSyncPair(Nodes):
         their parts, and the new primary takes writes. A copy is waited for at every moment."""
         old, new = self.primary, self.replica
         old.run("SET GLOBAL read_only=1")
-        position = old.run("SELECT @@gtid_binlog_pos")[0][0]
-        wait_until(lambda: new.run("SELECT @@gtid_slave_pos")[0][0] == position,
-                   "the replica has all", timeout=JOIN_SECONDS)
-        new.run("STOP SLAVE; RESET SLAVE ALL")
+        position = old.run(f"SELECT {self.POSITION}")[0][0]
+        wait_until(lambda: self.has(new, position), "the replica has all", timeout=JOIN_SECONDS)
+        new.run("STOP REPLICA; RESET REPLICA ALL")
         self.wait_for_replicas(new)
         self.wait_for_replicas(old, on=False)
-        old.run(f"SET GLOBAL gtid_slave_pos='{position}'")
+        self.follow_from(old, position)
         self.follow(old, new)
         new.run("SET GLOBAL read_only=0")
         self.primary, self.replica = new, old
 
-    @staticmethod
-    def has_applied(node):
+    def follow_from(self, replica, position):
+        """Says where a former primary goes on."""
+        replica.run(f"SET GLOBAL gtid_slave_pos='{position}'")
+
+    def has(self, node, position):
+        return node.run(f"SELECT {self.HAS.format(position)}") == [("1",)]
+
+    def has_applied(self, node):
         """All that stands in the relay log; the receiver must have been stopped."""
         with pymysql.connect(host="127.0.0.1", port=node.port, user="root") as connection, \
                 connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute("SHOW SLAVE STATUS")
-            got = cursor.fetchone()["Gtid_IO_Pos"]
-            cursor.execute("SELECT @@gtid_slave_pos AS applied")
-            return got == cursor.fetchone()["applied"]
+            cursor.execute("SHOW REPLICA STATUS")
+            received = cursor.fetchone()[self.RECEIVED]
+        return self.has(node, received)
+
+
+class MySqlPair(SemiSyncPair):
+    """The same of two MySQL 8, which find out by themselves where a replica goes on."""
+
+    PRIMARY, REPLICA = "source", "replica"
+    OPTIONS = ["--plugin-load-add=semisync_source.so;semisync_replica.so", "--gtid-mode=ON",
+               "--enforce-gtid-consistency=ON", "--log-replica-updates=ON"]
+    FOLLOW = ("CHANGE REPLICATION SOURCE TO source_host='127.0.0.1', source_port={port},"
+              " source_user='root', source_auto_position=1, source_connect_retry=1")
+    POSITION, HAS = "@@gtid_executed", "GTID_SUBSET('{}', @@gtid_executed)"
+    RECEIVED = "Retrieved_Gtid_Set"
+
+    def follow_from(self, replica, position):
+        pass
+
+
+def semi_sync_pair():
+    return MySqlPair() if is_mysql() else SemiSyncPair()
 
 
 class GaleraTrio(Nodes):

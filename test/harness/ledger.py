@@ -13,6 +13,12 @@ def as_text(cell):
     return cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
 
 
+def numbers(count):
+    """For statements: a table of the numbers from 1 on, in its column seq."""
+    return (f"JSON_TABLE(CONCAT('[0', REPEAT(',0', {count} - 1), ']'), '$[*]'"
+            " COLUMNS(seq FOR ORDINALITY)) numbers")
+
+
 class Ledger:
     """Every call opens a connection of its own, so that the client does not care what became of the
     server in between."""
@@ -56,6 +62,10 @@ class Ledger:
 
     def number(self, sql):
         return int(self.run(sql)[0][0])
+
+    def status(self, name):
+        """A status variable that counts."""
+        return int(self.run(f"SHOW GLOBAL STATUS LIKE '{name}'")[0][1])
 
     def recreate(self):
         self.run(f"DROP DATABASE IF EXISTS `{self.database}`; CREATE DATABASE `{self.database}`"

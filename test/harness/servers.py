@@ -1,6 +1,7 @@
 """A Redis, a MariaDB, a ZooKeeper and an etcd on ports of their own, which a test may kill, pause
 and start again."""
 
+import functools
 import getpass
 import os
 import shutil
@@ -16,8 +17,17 @@ from harness.processes import (ROOT, HarnessError, free_port, send_signal, serve
 from harness.redis import Redis
 
 STACK_TOOL = ROOT / "deploy" / "stack"
+# A MySQL 8 or another MariaDB may take the place of the installed one.
+MYSQLD = os.environ.get("MYSQLD", "mariadbd")
 # Where the initialised data folder lies that every private MariaDB begins with a copy of.
 TEMPLATE_VARIABLE = "SECKILL_STACK_TEMPLATE"
+
+
+@functools.cache
+def is_mysql():
+    """True when MYSQLD is a MySQL, not a MariaDB."""
+    done = subprocess.run([MYSQLD, "--version"], capture_output=True, text=True, check=True)
+    return "MariaDB" not in done.stdout
 
 
 class Server:
@@ -83,27 +93,38 @@ class RedisServer(Server):
         shutil.rmtree(self.directory / "appendonlydir", ignore_errors=True)
 
 
-class MariaServer(Server):
-    ROOT_WITHOUT_PASSWORD = "".join(
-        f"CREATE OR REPLACE USER root@'{host}';\n"
-        f"GRANT ALL ON *.* TO root@'{host}' WITH GRANT OPTION;\n"
-        for host in ("localhost", "127.0.0.1"))
+def mysqld_argv(directory, port, *options):
+    """Without a binary log and without a schema of figures, which MySQL has unless it is told."""
+    mysql = ["--skip-log-bin", "--performance-schema=OFF", "--loose-mysqlx=OFF",
+             "--secure-file-priv=NULL", "--loose-innodb-redo-log-capacity=16M"]
+    return [MYSQLD, "--no-defaults", f"--datadir={directory}/data", f"--user={getpass.getuser()}",
+            f"--tmpdir={directory}", f"--socket={directory}/sock", f"--port={port}",
+            "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=500",
+            *(mysql if is_mysql() else ["--innodb-log-file-size=16M"]), *options]
 
+
+def user_sql(user, rights, password=""):
+    """Statements, a line each, that make an account anew."""
+    return (f"DROP USER IF EXISTS {user};\nCREATE USER {user} IDENTIFIED BY '{password}';\n"
+            f"GRANT {rights} TO {user} WITH GRANT OPTION;\n")
+
+
+ROOT_WITHOUT_PASSWORD = "".join(user_sql(f"root@'{host}'", "ALL ON *.*")
+                                for host in ("localhost", "127.0.0.1"))
+
+
+class MariaServer(Server):
     def __init__(self, directory, *options):
         super().__init__(directory)
         self.options = options
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
         copy_template(self.directory / "data")
-        (self.directory / "init.sql").write_text(self.ROOT_WITHOUT_PASSWORD, encoding="ascii")
+        (self.directory / "init.sql").write_text(ROOT_WITHOUT_PASSWORD, encoding="ascii")
 
     def argv(self):
-        return ["mariadbd", "--no-defaults", f"--datadir={self.directory}/data",
-                f"--user={getpass.getuser()}", f"--tmpdir={self.directory}",
-                f"--init-file={self.directory}/init.sql", f"--socket={self.directory}/sock",
-                f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",
-                "--max-connections=500", "--innodb-log-file-size=16M",
-                "--innodb-buffer-pool-size=64M", *self.options]
+        return mysqld_argv(self.directory, self.port, f"--init-file={self.directory}/init.sql",
+                           "--innodb-buffer-pool-size=64M", *self.options)
 
 
 def copy_template(data):

@@ -11,6 +11,7 @@ import pytest
 from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults, statuses
 from harness.client import assert_refused
 from harness.daemon import STEADY
+from harness.ledger import numbers
 from harness.processes import BUILD, wait_until
 
 ELECTED = "event=expiry_worker_elected"
@@ -75,10 +76,12 @@ def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
     assert audit(one) == 1
 
 
-def test_operator_sees_which_daemon_is_elected(pair):
+def test_operator_sees_which_daemon_is_elected(stack, spawn):
+    pair = [spawn(stack, lease_ms=5000) for _ in range(2)]
+
     def proclaimed():
         shown = subprocess.run(
-            [BUILD / "seclock", "--server", pair[0].stack.redis_url, "--prefix", "seckill:",
+            [BUILD / "seclock", "--server", stack.redis_url, "--prefix", "seckill:",
              "status", "expirer"], capture_output=True, text=True, timeout=60, check=False).stdout
         return [line.split(":")[2] for line in shown.splitlines() if line.startswith("proclaims")]
     first, other = elected_of(pair)
@@ -276,9 +279,10 @@ def test_stops_at_once_while_it_expires(stack, spawn):
     wait_until(lambda: ELECTED in daemon.log(), "its election")
     stack.ledger.run(
         "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)"
-        " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01' FROM seq_1_to_20000;"
+        " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01'"
+        f" FROM {numbers(20_000)};"
         " INSERT INTO order_key(user_id, idempotency_key, order_id)"
-        " SELECT 'u', CONCAT('#', seq), seq FROM seq_1_to_20000;"
+        f" SELECT 'u', CONCAT('#', seq), seq FROM {numbers(20_000)};"
         " UPDATE stock_segment SET sold = 1000;"
         " INSERT INTO order_expiry VALUES ('2020-01-01', 1, 20000)")
     wait_until(lambda: expired_by(daemon) > 0, "the first to expire")

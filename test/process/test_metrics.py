@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from harness.daemon import STEADY
+from harness.ledger import numbers
 from harness.processes import ROOT, wait_until
 
 PAGE = ROOT / "docs" / "metrics.md"
@@ -82,13 +83,13 @@ def test_figures_of_a_sale(pair):
 
 def test_many_sales_with_the_longest_names(stack, daemon):
     """A hundred have series; the page has room for all of them."""
-    sku = "CONCAT(REPEAT('s',60),seq)"
+    sku = "CONCAT(REPEAT('s',60),999+seq)"
     stack.ledger.run(
         "INSERT INTO sale(sku,round,total,segments,starts_at,ends_at)"
         f"SELECT {sku},1,2147483647,1,'2998-12-31 23:59:59.999','2999-12-31 23:59:59.999'"
-        " FROM seq_1000_to_1119;"
+        f" FROM {numbers(120)};"
         "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
-        f"SELECT {sku},0,1,2147483647,2147483646,1 FROM seq_1000_to_1119")
+        f"SELECT {sku},0,1,2147483647,2147483646,1 FROM {numbers(120)}")
     wait_until(lambda: daemon.metric("seckill_sales") == 120, "the figures of all sales")
     metrics = daemon.metrics()
     assert metrics["seckill_sales_not_shown"] == 20

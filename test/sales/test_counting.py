@@ -10,6 +10,7 @@ from itertools import count
 from harness.audit import audit_after_faults, audit_sale
 from harness.client import assert_problem
 from harness.daemon import STEADY
+from harness.ledger import numbers
 from harness.processes import wait_until
 from harness.standstill import Elapsed, timed
 
@@ -26,7 +27,7 @@ def fill(daemon, orders, users, expiring=0):
         INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)
         SELECT {FIRST} + seq - 1, 'demo', 1, CONCAT('filler-', CRC32(seq) % {users}), 1, seq % 20,
                UTC_TIMESTAMP(3), IF(seq > {orders - expiring}, @soon, NULL)
-          FROM seq_1_to_{orders};
+          FROM {numbers(orders)};
         INSERT INTO order_key(user_id, idempotency_key, order_id)
         SELECT user_id, CONCAT('#', order_id), order_id FROM orders WHERE sku = 'demo';
         INSERT INTO order_expiry SELECT @soon, {last - expiring + 1}, {last} WHERE {expiring} > 0;

@@ -15,8 +15,6 @@ from harness.processes import wait_until
 from harness.proxy import COMMIT, WRITE, Link
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 overloaded"}
-LOCK_WAITS = ("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
-              " WHERE VARIABLE_NAME = 'INNODB_ROW_LOCK_CURRENT_WAITS'")
 HANG_SECONDS = 20
 PATIENT = {"mysql_timeout_ms": 30_000, "deadline_ms": 60_000}  # of daemons that a test holds up
 
@@ -369,7 +367,8 @@ def test_reset_waits_for_a_payment_under_way(stack, proxies, spawn):
 
     def reset_meanwhile(_):  # a reset that waits for a second gives up, and is asked for again
         resets.append(pool.submit(answered, lambda: ask_reset(other, 10, 2, end_round=True)))
-        wait_until(lambda: resets[0].done() or stack.ledger.number(LOCK_WAITS), "the reset")
+        wait_until(lambda: resets[0].done() or
+                   stack.ledger.status("Innodb_row_lock_current_waits"), "the reset")
         rounds.append(other.stock()["round"])
     with ThreadPoolExecutor(1) as pool:
         trap = proxy.once(rb"UPDATE orders", after=lambda link: proxy.once(

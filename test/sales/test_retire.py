@@ -9,6 +9,7 @@ import pytest
 from harness.audit import audit, sell_out
 from harness.client import assert_problem
 from harness.daemon import STEADY
+from harness.ledger import numbers
 from harness.processes import wait_until
 from harness.proxy import COMMIT, Link
 
@@ -126,7 +127,8 @@ def test_count_that_takes_long_goes_on_with_the_next_call(stack, proxies, spawn)
     daemon.reset("demo", 10, 2)
     pay_all(daemon, 2)
     stack.ledger.run("INSERT INTO orders (order_id, sku, round, user_id, qty, created_at)"
-                     " SELECT seq, 'other', 1, 'u', 1, NOW() FROM seq_1_to_60000;"
+                     " SELECT seq, 'other', 1, 'u', 1, NOW()"
+                     f" FROM {numbers(60_000)};"
                      "UPDATE sale_round SET last_id = 0")  # all of them are looked at
     slow = line.once(rb"SUM\(held", after=lambda link: time.sleep(0.6))
     refused = retire(daemon)
@@ -159,8 +161,8 @@ def test_new_sku_finds_the_place_of_a_retired_one(daemon):
     """The limit is counted in sales, not in skus that there ever were."""
     ledger = daemon.stack.ledger
     ledger.run("INSERT INTO sale (sku, round, total, segments) SELECT CONCAT('s', seq), 1, 1, 1"
-               " FROM seq_1_to_10000; INSERT INTO stock_segment (sku, segment, round, capacity,"
-               " fence) SELECT CONCAT('s', seq), 0, 1, 1, 1 FROM seq_1_to_10000")
+               f" FROM {numbers(10_000)}; INSERT INTO stock_segment (sku, segment, round, capacity,"
+               f" fence) SELECT CONCAT('s', seq), 0, 1, 1, 1 FROM {numbers(10_000)}")
     daemon.stop()
     daemon.start()  # it reads them all
     body = {"sku": "new", "total": 1, "segments": 1}

@@ -10,13 +10,14 @@ from contextlib import ExitStack, suppress
 import pymysql
 
 from chaos.kinds import kind, one_of, seconds, times
+from harness.ledger import numbers
 from harness.processes import PROGRAM, HarnessError
 
 FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set
 MANY = 500               # what harness/servers.py starts it with
 LONG = 40 << 20          # bytes, more than the server's other files have
 LENGTHEN = ("CREATE TABLE long_log (a LONGBLOB); INSERT INTO long_log"
-            " SELECT REPEAT('x', 1048576) FROM seq_1_to_40; DROP TABLE long_log")
+            f" SELECT REPEAT('x', 1048576) FROM {numbers(40)}; DROP TABLE long_log")
 SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = 'seckill'"
 SEGMENTS = "SELECT * FROM stock_segment FOR UPDATE"
 ROW = "SELECT * FROM stock_segment WHERE sku = '{}' AND segment = 0 FOR UPDATE"
@@ -93,8 +94,8 @@ def maria_deadlocks(cluster, lasts):
     """A rival takes the segments one by one, from the last to the first, after many changes of its
     own: InnoDB rolls back who has changed less."""
     end = time.monotonic() + lasts
-    cluster.ledger.run("CREATE OR REPLACE TABLE rival (a INT) ENGINE=InnoDB;"
-                       "INSERT INTO rival SELECT seq FROM seq_1_to_2000")
+    cluster.ledger.run("DROP TABLE IF EXISTS rival; CREATE TABLE rival (a INT) ENGINE=InnoDB;"
+                       f"INSERT INTO rival SELECT seq FROM {numbers(2000)}")
     rows = cluster.ledger.run("SELECT sku, segment FROM stock_segment"
                               " ORDER BY sku DESC, segment DESC")
     while time.monotonic() < end:
@@ -145,7 +146,7 @@ def maria_tables_locked(cluster, lasts):
 
 def log_size(cluster):
     """Each start of the server begins a binary log."""
-    name = cluster.ledger.run("SHOW MASTER STATUS", database="")[0][0]
+    name = cluster.ledger.run("SHOW BINARY LOGS", database="")[-1][0]
     return (cluster.maria_server.directory / "data" / name).stat().st_size
 
 
