@@ -303,6 +303,20 @@ static void test_other_refusals_keep_the_connection(void **state)
     db_close(&db);
 }
 
+/* It has been idle for too long: MySQL says so in place of an answer, and ends it. */
+static void test_connection_that_the_server_ends_is_in_doubt(void **state)
+{
+    struct fake *fake = *state;
+    struct db *db = sql_server_open(fake->url);
+    assert_int_equal(db_connect(db), DB_OK);
+    fake->refuse_word = "UPDATE";
+    atomic_store(&fake->refuse, 4031);
+    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_true(db_in_doubt(db)); /* so that a transaction is tried again */
+    assert_false(db_connected(db));
+    db_close(&db);
+}
+
 /* MySQL has no bulk bindings: all rows of a kind are one text, and nothing is prepared. */
 static void test_commit_is_sent_as_text(void **state)
 {
@@ -352,6 +366,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, stop),
         cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, stop),
         cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_connection_that_the_server_ends_is_in_doubt, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_commit_is_sent_as_text, start, stop),
         cmocka_unit_test_setup_teardown(test_ipv6_address_is_connected_to, start_at_ipv6, stop),
         cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, stop),

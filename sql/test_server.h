@@ -114,9 +114,9 @@ static inline int64_t sql_server_status(const char *name)
     if (db_query(db, text, (size_t)length) != DB_OK)
         fail_msg("%s: %s", text, db_error(db));
     char **row = db_row(db);
-    if (!row)
-        fail_msg("%s: no row", text);
-    int64_t number = strtoll(row[1], NULL, 10);
+    int64_t number = row ? strtoll(row[1], NULL, 10) : -1;
+    if (number < 0)
+        fail_msg("%s: no number", text);
     db_close(&db);
     return number;
 }

@@ -86,8 +86,8 @@ static void get_lock_forget(void *self)
 }
 
 /* Sets @n to the server's name of the lock: a hash of database, prefix and name, because names of
- * user locks are short, ignore case and are shared by all databases. */
-#define SET_NAME "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',%k)));"
+ * user locks have 64 characters, ignore case and are shared by all databases. */
+#define SET_NAME "SET @n=CONCAT('seclock.',SHA2(CONCAT(DATABASE(),'.',%k),224));"
 
 /* Runs statements on the lock's name and gives the first number of the last one; -1 for NULL. With
  * a handle, within the time of its acquisition. */

@@ -56,8 +56,9 @@ void db_close(struct db **db);
  * session is the parent's, and sets the pointer to NULL. The memory leaks. */
 void db_forget(struct db **db);
 
-/* Makes sure there is a connection. After a failed try, further tries fail at once for a delay that
- * doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
+/* Makes sure there is a connection, in place of one that its server has ended. After a failed try,
+ * further tries fail at once for a delay that doubles from 20 ms to 1 s, with jitter. DB_OK or
+ * DB_FAILED. */
 enum db_result db_connect(struct db *db);
 
 /* True while there is a connection that has not been found broken. */

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errmsg.h>
 #include <mysqld_error.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,15 @@ static void follow_servers(struct db *db)
         db_drop_connection(db);
 }
 
+/* Ends a connection that its server has ended, as MySQL does after wait_timeout: there is something
+ * to read, and nobody has asked. A statement over it would be in doubt. Not within db_run. */
+static void leave_ended(struct db *db)
+{
+    struct pollfd news = {.fd = db->mysql ? (int)db->mysql->net.fd : -1, .events = POLLIN};
+    if (poll(&news, 1, 0) > 0)
+        db_drop_connection(db);
+}
+
 /* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
  * lasts. */
 static enum db_result make_connection(struct db *db)
@@ -151,6 +161,7 @@ static enum db_result make_connection(struct db *db)
 enum db_result db_connect(struct db *db)
 {
     follow_servers(db);
+    leave_ended(db);
     return db->mysql ? DB_OK : make_connection(db);
 }
 
@@ -274,8 +285,8 @@ static void pause_randomly(struct db *db)
 /* True when the transaction is to be tried again. */
 static bool again(struct db *db, struct db_run *run)
 {
-    /* The connection was lost before the commit was sent, so nothing was done. Most likely the
-     * server had closed an idle connection: try once more on a new one. */
+    /* The connection was lost before the commit was sent, so nothing was done. The server may have
+     * been ending an idle one just then: try once more on a new one. */
     bool lost = run->result == DB_FAILED && db->in_doubt && !run->lost;
     bool soft = run->result == DB_SOFT && !db->held;
     run->lost |= lost;

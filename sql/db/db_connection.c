@@ -223,7 +223,8 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     bool client_side = code >= CR_MIN_ERROR && code < 3000;
     bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
                    code == ER_ERROR_DURING_COMMIT /* of a statement that commits by itself */ ||
-                   code == 1927 /* MariaDB: connection was killed */;
+                   code == 1927 /* MariaDB: connection was killed */ ||
+                   code == 4031 /* MySQL: it was idle for too long */;
     if (client_side || cut_off) { /* the server may have done the statement all the same */
         db->in_doubt = true;
         db_disconnect(db);

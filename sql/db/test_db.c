@@ -1,4 +1,5 @@
 /* The database connection: urls, statements, transactions, commits without an answer. */
+#include "sql/db/db_connection.h"
 #include "sql/test_server.h"
 
 #include <signal.h>
@@ -190,13 +191,25 @@ static int64_t connection_id(struct db *on)
 static void test_lost_connection_is_in_doubt_and_made_again(void **state)
 {
     (void)state;
-    sql_server_do("KILL %lld", (long long)connection_id(db));
-    assert_int_equal(query(db, "INSERT INTO t(n)VALUES(1)"), DB_FAILED);
+    assert_int_equal(query(db, "INSERT INTO t(n)VALUES(1);KILL CONNECTION_ID()"), DB_FAILED);
     assert_true(db_in_doubt(db));
     assert_int_equal(query(db, "INSERT INTO t(n)VALUES(2)"), DB_OK);
     assert_false(db_in_doubt(db));
     assert_int_equal(db_stats(db).connects, 2);
     assert_int_equal(db_stats(db).failures, 1);
+}
+
+static void test_connection_that_its_server_ended_is_made_again_before_a_statement(void **state)
+{
+    (void)state;
+    sql_server_do("KILL %lld", (long long)connection_id(db));
+    struct pollfd end = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    assert_int_equal(poll(&end, 1, 5000), 1);
+    assert_int_equal(query(db, "INSERT INTO t(n)VALUES(1)"), DB_OK);
+    assert_false(db_in_doubt(db));
+    assert_int_equal(db_stats(db).connects, 2);
+    assert_int_equal(db_stats(db).failures, 0);
+    assert_int_equal(rows(), 1);
 }
 
 static void test_never_connected_is_not_in_doubt(void **state)
@@ -519,6 +532,7 @@ int main(void)
         TEST(test_failed_connect_backs_off),
         TEST(test_wrong_password_fails_the_connect),
         TEST(test_lost_connection_is_in_doubt_and_made_again),
+        TEST(test_connection_that_its_server_ended_is_made_again_before_a_statement),
         TEST(test_never_connected_is_not_in_doubt),
         TEST(test_many_statements_count_their_rows_one_by_one),
         TEST(test_first_query_of_a_connection_counts_its_own_rows_alone),

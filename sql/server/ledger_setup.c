@@ -176,9 +176,12 @@ static enum db_result migrate_all(struct migration *migration)
     return result;
 }
 
+/* Its name carries the database's, because several databases may live on one server: as a hash,
+ * because it has 64 characters at most. MySQL 9.6 knows neither MD5 nor SHA1. */
+#define MIGRATION_LOCK "CONCAT('seckill_migrate.',LEFT(SHA2(DATABASE(),256),32))"
+
 /* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so
- * the lock is asked for in steps of one second. Its name carries the database's, because several
- * databases may live on one server. */
+ * the lock is asked for in steps of one second. */
 static bool lock_migration(struct migration *migration)
 {
     struct ledger *ledger = migration->ledger;
@@ -187,8 +190,7 @@ static bool lock_migration(struct migration *migration)
     for (int second = 0; second < LOCK_WAIT_S && !locked; second++) {
         if (second > 0 && !goes_on(migration))
             return false;
-        enum db_result result =
-            ask(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)", &locked);
+        enum db_result result = ask(ledger, "SELECT GET_LOCK(" MIGRATION_LOCK ",1)", &locked);
         if (result != DB_OK && db_connect(ledger->db) != DB_OK)
             return false;
     }
@@ -206,7 +208,7 @@ enum ledger_result ledger_migrate(struct ledger *ledger,
     if (!lock_migration(&migration))
         return LEDGER_FAILED;
     enum db_result result = migrate_all(&migration);
-    run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");
+    run_text(ledger, "DO RELEASE_LOCK(" MIGRATION_LOCK ")");
     return result == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 

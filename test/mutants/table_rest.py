@@ -143,6 +143,11 @@ MUTANTS: dict[str, Mutant] = {
           "AND e.round=sale_reset.round)FROM"),),
         "test_ledger_retire/test_keys_of_all_its_resets_end_with_the_sale",
         simulated=NO_PART),
+    "ended_connection_is_used": Mutant(
+        "a connection that its server has ended is not written to",
+        (("sql/db/db_client.c", "poll(&news, 1, 0) > 0", "poll(&news, 1, 0) > 1"),),
+        "test_db/test_connection_that_its_server_ended_is_made_again_before_a_statement",
+        simulated=NO_PART),
     "semi_sync_day_in_seconds": Mutant(
         "a primary that waits less than a day for its replica is told of",
         (("sql/server/server.h", "LEDGER_SEMI_SYNC_MS_MIN (24LL * 3600 * 1000)",
