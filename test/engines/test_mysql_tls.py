@@ -83,6 +83,7 @@ def test_service_sells(door, stack, spawn, load, url):
     accepted = load(daemon, connections=16).wait().accepted
     orders = shop.ledger.number("SELECT COUNT(*) FROM orders")
     assert audit(daemon, accepted=accepted) == 2000 == orders
+    assert daemon.metric("seckill_ledger_reconnects_total") == 0
 
 
 WRONG = [
