@@ -17,7 +17,7 @@ from harness.processes import (ROOT, HarnessError, free_port, send_signal, serve
 from harness.redis import Redis
 
 STACK_TOOL = ROOT / "deploy" / "stack"
-# A MySQL 8 or another MariaDB may take the place of the installed one.
+# A MySQL 8 may take the place of the installed MariaDB.
 MYSQLD = os.environ.get("MYSQLD", "mariadbd")
 # Where the initialised data folder lies that every private MariaDB begins with a copy of.
 TEMPLATE_VARIABLE = "SECKILL_STACK_TEMPLATE"
@@ -26,6 +26,8 @@ TEMPLATE_VARIABLE = "SECKILL_STACK_TEMPLATE"
 @functools.cache
 def is_mysql():
     """True when MYSQLD is a MySQL, not a MariaDB."""
+    if "MYSQLD" not in os.environ:
+        return False
     done = subprocess.run([MYSQLD, "--version"], capture_output=True, text=True, check=True)
     return "MariaDB" not in done.stdout
 

@@ -37,7 +37,7 @@ CORE = {
           "released == request or released == '-' .. request", "false"),),
         "test_script/test_token_that_was_released_acquires_nothing",
         "lock/test_lock_faults.py::"
-        "test_acquisition_that_comes_after_its_release_takes_nothing[simple-mode0]",
+        "test_acquisition_that_comes_after_its_release_takes_nothing[waits-simple-mode0]",
         simulated=NO_PART),
     "full_redis_settles_nothing": Mutant(
         "a full Redis settles and releases segments",

@@ -92,7 +92,7 @@ MUTANTS: dict[str, Mutant] = {
         (("lock/mysql/table.c", "RELEASES_SIZE = 640", "RELEASES_SIZE = 64"),),
         unit="test_mysql_table/test_release_is_counted_once",
         system="lock/test_lock_faults.py::"
-               "test_answer_to_release_is_lost_and_others_follow[table]",
+               "test_answer_to_release_is_lost_and_others_follow[waits-table]",
         simulated=NO_PART),
     "short_read_hold_ends_longer_ones": Mutant(
         "no writer comes while a reader's lease lasts, whoever else reads",
@@ -257,7 +257,7 @@ MUTANTS: dict[str, Mutant] = {
           "return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;",
           "return attempt.doubtful ? result : SECLOCK_FAILED;"),),
         system="lock/test_lock_faults.py::"
-               "test_acquisition_is_in_doubt_though_its_repeat_certainly_failed[timestamp]",
+               "test_acquisition_is_in_doubt_though_its_repeat_certainly_failed[waits-timestamp]",
         simulated=NO_PART),
     "redis_connection_keeps_a_short_time_out": Mutant(
         "a request may take timeout_ms, whatever limit an earlier one had",
