@@ -261,16 +261,21 @@ static void test_connect_bounds_idle_transactions(void **state)
     }
 }
 
+static enum db_result refused_update(struct fake *fake, struct db *db, unsigned code)
+{
+    assert_int_equal(db_connect(db), DB_OK);
+    fake->refuse_word = "UPDATE";
+    atomic_store(&fake->refuse, code);
+    return db_query(db, "UPDATE t SET n=1", 16);
+}
+
 /* A primary that became a replica refuses every write: its name may lead to another server by now,
  * so the connection is not kept. */
 static void refuse_and_come_back(struct fake *fake, unsigned code)
 {
     struct db *db = sql_server_open(fake->url);
     int before = atomic_load(&fake->connections);
-    assert_int_equal(db_connect(db), DB_OK);
-    fake->refuse_word = "UPDATE";
-    atomic_store(&fake->refuse, code);
-    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_int_equal(refused_update(fake, db, code), DB_FAILED);
     assert_false(db_in_doubt(db)); /* a refusal is certainly not done */
     assert_false(db_connected(db));
     assert_int_equal(strtol(db_error(db), NULL, 10), code);
@@ -292,13 +297,9 @@ static void test_other_refusals_keep_the_connection(void **state)
 {
     struct fake *fake = *state;
     struct db *db = sql_server_open(fake->url);
-    assert_int_equal(db_connect(db), DB_OK);
-    fake->refuse_word = "UPDATE";
-    atomic_store(&fake->refuse, 1064);
-    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_int_equal(refused_update(fake, db, 1064), DB_FAILED);
     assert_true(db_connected(db));
-    atomic_store(&fake->refuse, 1020);
-    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_SOFT);
+    assert_int_equal(refused_update(fake, db, 1020), DB_SOFT);
     assert_true(db_connected(db));
     db_close(&db);
 }
@@ -308,10 +309,7 @@ static void test_connection_that_the_server_ends_is_in_doubt(void **state)
 {
     struct fake *fake = *state;
     struct db *db = sql_server_open(fake->url);
-    assert_int_equal(db_connect(db), DB_OK);
-    fake->refuse_word = "UPDATE";
-    atomic_store(&fake->refuse, 4031);
-    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_int_equal(refused_update(fake, db, 4031), DB_FAILED);
     assert_true(db_in_doubt(db)); /* so that a transaction is tried again */
     assert_false(db_connected(db));
     db_close(&db);

@@ -46,22 +46,28 @@ static inline struct db *sql_server_open(const char *url)
     return db;
 }
 
-/* Runs statements on a connection of its own and gives the first column of the first row as a
- * number; -1 when there is none. */
+/* Runs statements on a connection of its own and gives a column of the first row as a number; -1
+ * when there is none. */
+static inline int64_t sql_server_number(const char *text, int column)
+{
+    struct db *db = sql_server_open(sql_server_url());
+    if (db_query(db, text, strlen(text)) != DB_OK)
+        fail_msg("%s: %s", text, db_error(db));
+    char **row = db_row(db);
+    int64_t number = row && row[column] ? strtoll(row[column], NULL, 10) : -1;
+    db_close(&db);
+    return number;
+}
+
+/* The same of the first column. */
 static inline int64_t __attribute__((format(printf, 1, 2))) sql_server_do(const char *format, ...)
 {
     char text[4096];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    struct db *db = sql_server_open(sql_server_url());
-    if (db_query(db, text, (size_t)length) != DB_OK)
-        fail_msg("%s: %s", text, db_error(db));
-    char **row = db_row(db);
-    int64_t number = row && row[0] ? strtoll(row[0], NULL, 10) : -1;
-    db_close(&db);
-    return number;
+    return sql_server_number(text, 0);
 }
 
 /* Makes the database anew: no tables. */
@@ -109,15 +115,10 @@ static inline struct ledger *sql_server_ledger(void)
 static inline int64_t sql_server_status(const char *name)
 {
     char text[128];
-    int length = snprintf(text, sizeof text, "SHOW GLOBAL STATUS LIKE '%s'", name);
-    struct db *db = sql_server_open(sql_server_url());
-    if (db_query(db, text, (size_t)length) != DB_OK)
-        fail_msg("%s: %s", text, db_error(db));
-    char **row = db_row(db);
-    int64_t number = row ? strtoll(row[1], NULL, 10) : -1;
+    snprintf(text, sizeof text, "SHOW GLOBAL STATUS LIKE '%s'", name);
+    int64_t number = sql_server_number(text, 1);
     if (number < 0)
         fail_msg("%s: no number", text);
-    db_close(&db);
     return number;
 }
 

@@ -13,6 +13,7 @@ from harness.client import assert_problem
 from harness.daemon import HASTY, STEADY
 from harness.processes import HarnessError, wait_until
 from harness.proxy import COMMIT, WRITE, Link
+from harness.servers import is_mysql
 from test_fault_log import events
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded",
@@ -84,7 +85,8 @@ def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
         assert buy_all("demo", "other") == 2 * [{"201": 10}]
     rows = [row for row in events(daemon, "row_held") if "suppressed" not in row]
     assert {row["sku"] for row in rows} == {"demo"}
-    assert "stock_segment 0" in [row["row"] for row in rows]
+    # MySQL ends waits once a second: the worker that knows no row may tell of it first.
+    assert "stock_segment 0" in [row["row"] for row in (rows if is_mysql() else rows[:1])]
     assert all(row["holder"] == "unknown" or row["holder"].startswith("connection ")
                for row in rows)
     assert waits < 10, waits

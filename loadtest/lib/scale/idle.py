@@ -16,8 +16,7 @@ def counters(stack):
     """(commands that Redis, statements that the ledger has been asked)"""
     stats = dict(line.split(":", 1) for line in stack.redis("INFO", "stats").decode().split()
                  if ":" in line)
-    rows = stack.ledger.run("SHOW GLOBAL STATUS LIKE 'Questions'")
-    return int(stats["total_commands_processed"]), int(rows[0][1])
+    return int(stats["total_commands_processed"]), stack.ledger.status("Questions")
 
 
 def used(stack):
