@@ -121,12 +121,16 @@ void exchange_free_requests(struct http_thread *thread)
 
 /* ---- connections ---- */
 
-/* A request still attached has no reported end: libmicrohttpd failed to answer its own error and
- * sent nothing. The socket stays open until this returns, so the client can still be told. */
+/* A request still attached has no reported end: libmicrohttpd gave it up, and sent nothing. The
+ * socket stays open until this returns, so the client can still be told. */
 static void end_connection(struct http_connection *connection)
 {
     if (connection->request)
         reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
+    else if (refusal_silent(connection)) {
+        connection->answered = false;
+        reply_past_libmicrohttpd(connection, PROBLEM_INVALID_HEAD);
+    }
     exchange_abandon(connection);
     connection_close(connection);
 }
@@ -153,6 +157,7 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     exchange_abandon(connection); /* in case the last request's end was not reported */
     struct request_http *http = &request_new(connection)->http;
     connection->answered = false;
+    connection->asked = true;
     connection_move(connection, CONNECTION_SENDING);
     struct route_path path;
     head_read_target(uri, http);
@@ -234,6 +239,13 @@ static bool page_admitted(const struct http_connection *connection, const char *
     return false;
 }
 
+/* The head has taken the memory for an answer. */
+static enum MHD_Result refuse_head(struct http_connection *connection, enum problem problem)
+{
+    reply_past_libmicrohttpd(connection, problem);
+    return MHD_NO; /* libmicrohttpd closes the connection */
+}
+
 /* The headers are complete. A refusal waits until the body was read, so that the connection can be
  * reused; it is sent at once only when the body is too long or its end uncertain. */
 static enum MHD_Result headers_read(struct http_connection *connection, const char *method,
@@ -246,12 +258,16 @@ static enum MHD_Result headers_read(struct http_connection *connection, const ch
     move_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     http->route = route_find(thread->room->classes, method, &path, &http->refusal, &http->allow);
-    enum problem bad = head_check(connection->mhd, &line, &connection->request->trace);
+    enum problem bad = head_check(connection->mhd, &line, &connection->request->trace,
+                                  &http->head_memory, &connection->last);
     access_sample(thread, connection->request);
-    if (bad != PROBLEM_NONE) {
+    if (bad != PROBLEM_NONE)
         http->route = NULL;
+    if (bad == PROBLEM_URI_TOO_LONG || bad == PROBLEM_HEADERS_TOO_LARGE)
+        return refuse_head(connection, bad);
+    connection->last |= bad != PROBLEM_NONE; /* its body is not read */
+    if (bad != PROBLEM_NONE)
         return reply_problem(connection, connection->request, bad);
-    }
     if (!http->route)
         return MHD_YES;
     connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* log lines name it */
@@ -409,9 +425,9 @@ static enum MHD_Result request_read(struct http_connection *connection, const ch
     if (request->http.until_ns <= thread->now_ns) /* it was held too long */
         request->http.refusal = PROBLEM_OVERLOADED;
     request->stage_ns = request->http.complete_ns = thread->now_ns;
-    if (head_leaves_no_room(connection->mhd))
-        request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
-    else if (request->http.query_cut)
+    if (head_leaves_no_room(connection->mhd, request->http.head_memory))
+        return refuse_head(connection, PROBLEM_HEADERS_TOO_LARGE);
+    if (request->http.query_cut)
         request->http.refusal = PROBLEM_URI_TOO_LONG;
     if (request->http.refusal != PROBLEM_NONE) {
         move_phase(request, PHASE_READY);
@@ -472,15 +488,28 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     return result;
 }
 
+/* The client's socket failed, and nothing can be written; or libmicrohttpd had no memory. */
+static void end_in_error(struct http_connection *connection)
+{
+    const struct request *request = connection->request;
+    connection->last = true;
+    if (request && request->http.phase <= PHASE_BODY)
+        reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
+    else if (request && request->http.phase == PHASE_READY && request->http.route)
+        reply_again(connection);
+}
+
 void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason)
 {
     (void)cls;
     (void)mhd;
-    (void)reason; /* a client that has gone changes nothing: its order may be accepted */
     struct http_connection *connection = *con_cls;
     if (!connection)
         return;
+    if (reason == MHD_REQUEST_TERMINATED_WITH_ERROR)
+        end_in_error(connection);
+    /* A client that has gone changes nothing: its order may be accepted. */
     exchange_abandon(connection);
     connection_move(connection, CONNECTION_SERVED);
     *con_cls = NULL;

@@ -1,5 +1,6 @@
 /* The head of a request: where the request ends, who sends it, and from where. */
 #include <assert.h>
+#include <stdint.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,33 @@
 enum {
     FORWARDED_MAX = 8, /* X-Forwarded-For headers read of one request */
     QUERY_PARAMETERS_MAX = 50,
-    RECORD_BYTES = 64,      /* libmicrohttpd's memory per header, cookie and parameter */
-    REPLY_HEAD_BYTES = 1024 /* reserved for the head of an answer */
+    TARGET_MAX = 4096,  /* bytes of a target */
+    RECORD_BYTES = 64,  /* libmicrohttpd's memory per header, cookie and parameter */
+    REPLY_BYTES = 1024, /* of its memory, kept for the head of an answer */
+    MEMORY_MAX = CONNECTION_MEMORY - REPLY_BYTES, /* for a head and a trailer */
+    /* From 1.0 on, by head_options. */
+    LIBRARY_IS_STRICT = MHD_VERSION >= 0x01000000,
 };
 
 static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
 
-/* libmicrohttpd 0.9.75 stores a record per parameter before it calls anybody, and silently closes
+struct MHD_OptionItem *head_options(void)
+{
+    static struct MHD_OptionItem options[] = {
+#if MHD_VERSION >= 0x01000000
+        {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
+#endif
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return options;
+}
+
+bool head_library_fits(void)
+{
+    return strtoul(MHD_get_version(), NULL, 10) == MHD_VERSION >> 24;
+}
+
+/* libmicrohttpd stores a record per parameter before it calls anybody, and silently closes
  * the connection when the records fill its memory. Cutting the query before it is parsed keeps the
  * connection; the request is then refused. */
 bool head_cut_query(const char *uri)
@@ -102,26 +123,16 @@ struct framing {
     unsigned count;     /* headers that say where the body ends */
     unsigned hosts;
     bool chunked;
-    bool bad;        /* a value that parsers may understand differently */
-    bool malformed;  /* a line violates RFC 9112 */
-    const char *end; /* of the previous header */
+    bool closes, kept; /* what Connection says */
+    bool bad;          /* a value that parsers may understand differently */
+    bool malformed;    /* a line violates RFC 9112 */
+    size_t memory;     /* bytes that libmicrohttpd needs besides the head's own */
+    struct head_gaps gaps;
     struct once {
         const char *value;
         unsigned count;
     } request_id, traceparent;
 };
-
-enum { LINE_END = 2 }; /* CR LF */
-
-/* libmicrohttpd ends a text at its first NUL, drops the second line of a folded header, and ends a
- * line at a lone CR or LF. Its texts lie in one buffer, with NULs in place of line ends, so each of
- * these cases leaves a gap that differs from that of CR LF. */
-static void note_gap(struct framing *framing, const char *next, ptrdiff_t wanted)
-{
-    framing->malformed |= next - framing->end != wanted;
-    for (ptrdiff_t i = 0; !framing->malformed && i < wanted; i++)
-        framing->malformed = framing->end[i] != '\0';
-}
 
 /* A host, which only blanks may follow. */
 static bool is_host(const char *value)
@@ -130,69 +141,157 @@ static bool is_host(const char *value)
     return value[strspn(value, " \t")] == '\0';
 }
 
+static bool is_number(const char *value)
+{
+    size_t digits = strspn(value, "0123456789");
+    return digits > 0 && value[digits] == '\0';
+}
+
+/* Whether a list of words, with commas and blanks between them, has this one. */
+static bool has_token(const char *list, const char *token)
+{
+    static const char between[] = ", \t";
+    for (const char *at = list + strspn(list, between); *at; at += strspn(at, between)) {
+        size_t length = strcspn(at, between);
+        if (length == strlen(token) && strncasecmp(at, token, length) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 /* Keeps a header's value only if the header comes once. */
 static void note_once(struct once *header, const char *value)
 {
     header->value = header->count++ == 0 ? value : NULL;
 }
 
+static void note_memory(size_t *bytes, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    *bytes += RECORD_BYTES;
+    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* libmicrohttpd copies these */
+        *bytes += strlen(name) + (value ? strlen(value) : 0);
+}
+
+#define IS_NAME(text) (length == sizeof(text) - 1 && strncasecmp(name, text, length) == 0)
+
 static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
                                     const char *value)
 {
     struct framing *framing = cls;
-    (void)kind;
-    const char *name_end = skip(name, TOKEN);
-    note_gap(framing, name, LINE_END);
-    framing->bad |= *name_end == ' ' || *name_end == '\t';
-    framing->end = value ? skip(value, VALUE) : name_end;
-    framing->malformed |= *name_end != '\0' || name_end == name || *framing->end != '\0';
-    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+    note_memory(&framing->memory, kind, name, value);
+    if (kind != MHD_HEADER_KIND)
+        return MHD_YES;
+    const char *name_end = skip(name, TOKEN), *end = value ? skip(value, VALUE) : name_end;
+    if (framing->gaps.end)
+        head_gaps_header(&framing->gaps, name, end);
+    size_t length = (size_t)(name_end - name); /* seldom that of a name that is looked for */
+    framing->malformed |= *name_end != '\0' || name_end == name || *end != '\0';
+    if (IS_NAME(MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+        framing->bad |= !value || !is_number(value);
         framing->length = value;
         framing->count++;
-    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+    } else if (IS_NAME(MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
         framing->bad |= !value || strcasecmp(value, "chunked") != 0;
         framing->chunked = true;
         framing->count++;
-    } else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
+    } else if (IS_NAME(MHD_HTTP_HEADER_HOST)) {
         framing->hosts++;
         framing->malformed |= value && !is_host(value);
-    } else if (strcasecmp(name, "X-Request-Id") == 0) {
+    } else if (IS_NAME(MHD_HTTP_HEADER_CONNECTION)) {
+        framing->closes |= value && has_token(value, "close");
+        framing->kept |= value && has_token(value, "keep-alive");
+    } else if (IS_NAME("X-Request-Id")) {
         note_once(&framing->request_id, value);
-    } else if (strcasecmp(name, "traceparent") == 0) {
+    } else if (IS_NAME("traceparent")) {
         note_once(&framing->traceparent, value);
     }
     return MHD_YES;
 }
 
-/* Reads all headers; the head ends with the last one's line end and an empty line. */
-static void read_framing(struct MHD_Connection *mhd, const struct head_line *line,
-                         struct framing *framing)
+#undef IS_NAME
+
+static size_t head_size(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    framing->end = line->version + strlen(line->version);
-    framing->malformed = line->bad_target || line->url != skip(line->method, TOKEN) + 1 ||
-                         line->version != line->url + line->uri_length + 1;
-    MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, framing);
-    assert(info);
-    note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END);
+    return info ? info->header_size : 0;
+}
+
+static void read_framing(struct MHD_Connection *mhd, const struct head_line *line,
+                         struct framing *framing)
+{
+    enum MHD_ValueKind kinds = MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND;
+    size_t size = head_size(mhd);
+    framing->malformed = line->bad_target || *skip(line->method, TOKEN) != '\0';
+    if (!LIBRARY_IS_STRICT)
+        head_gaps_begin(&framing->gaps, line);
+    MHD_get_connection_values(mhd, kinds, note_framing, framing);
+    if (!LIBRARY_IS_STRICT)
+        framing->malformed |= !head_gaps_intact(&framing->gaps, line, size);
+    framing->memory += size;
+}
+
+static bool is_ambiguous(const struct framing *framing)
+{
+    return framing->bad || framing->count > 1;
+}
+
+/* The announced body is too long. */
+static bool is_long(const struct framing *framing)
+{
+    return framing->length && strtoull(framing->length, NULL, 10) > BODY_MAX;
+}
+
+/* A target that is too long, rather than headers that are. */
+static enum problem too_large(size_t uri_length)
+{
+    return uri_length > TARGET_MAX ? PROBLEM_URI_TOO_LONG : PROBLEM_HEADERS_TOO_LARGE;
 }
 
 /* One request of a proxy must not be two here, nor a different one. If in doubt, the request is
- * refused and the connection closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
+ * refused and the connection closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3).
+ *
+ * why_room: without room for an answer's head libmicrohttpd closes the connection in silence, even
+ * if the order was accepted. So what leaves too little is refused before anything is done. */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
-                        struct trace *trace_out)
+                        struct trace *trace_out, size_t *memory_out, bool *closes_out)
 {
     struct framing framing = {.length = NULL};
     bool old = strcmp(line->version, MHD_HTTP_VERSION_1_0) == 0;
     read_framing(mhd, line, &framing);
     trace_begin(trace_out, framing.request_id.value, framing.traceparent.value);
-    if (framing.bad || framing.count > 1 || (old && framing.chunked))
+    *memory_out = framing.memory;
+    *closes_out = framing.closes || (old && !framing.kept);
+    if (is_ambiguous(&framing) || (old && framing.chunked))
         return PROBLEM_AMBIGUOUS_END;
     if (framing.malformed || framing.hosts > 1 || (framing.hosts == 0 && !old))
         return PROBLEM_INVALID_HEAD;
-    bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
-    return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
+    if (line->uri_length > TARGET_MAX || framing.memory > MEMORY_MAX)
+        return too_large(line->uri_length);
+    return is_long(&framing) ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
+}
+
+enum problem head_refused(struct MHD_Connection *mhd, unsigned status,
+                          const struct request_http *http)
+{
+    struct framing framing = {.length = NULL};
+    bool in_body = http && http->phase != PHASE_HEAD;
+    bool length = status == MHD_HTTP_CONTENT_TOO_LARGE;
+    MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, &framing);
+    /* Of a whole head with one Host only what it says of the body's end is left to refuse. */
+    bool whole = LIBRARY_IS_STRICT && !in_body && head_size(mhd) > 0 && framing.hosts == 1;
+    if (is_ambiguous(&framing) || (whole && framing.chunked))
+        return PROBLEM_AMBIGUOUS_END;
+    if (is_long(&framing) || (in_body && length))
+        return PROBLEM_PAYLOAD_TOO_LARGE;
+    if (status == MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED)
+        return PROBLEM_HTTP_VERSION;
+    if (length || status == MHD_HTTP_URI_TOO_LONG ||
+        status == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE || status == MHD_HTTP_NOT_IMPLEMENTED)
+        return too_large(http ? http->uri_length
+                              : SIZE_MAX); /* or a method that fills the memory */
+    return in_body ? PROBLEM_AMBIGUOUS_END : PROBLEM_INVALID_HEAD;
 }
 
 const char *head_bearer(struct MHD_Connection *mhd)
@@ -292,26 +391,24 @@ bool head_local(struct MHD_Connection *mhd)
            !head_value(mhd, "X-Forwarded-For") && !head_value(mhd, "Forwarded");
 }
 
-static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
+struct trailer {
+    struct MHD_Connection *mhd;
+    size_t memory;
+};
+
+/* libmicrohttpd 0.9.75 may tell the head's last header once more as the trailer's first. */
+static enum MHD_Result note_trailer(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
 {
-    size_t *bytes = cls;
-    *bytes += RECORD_BYTES;
-    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* libmicrohttpd copies these */
-        *bytes += strlen(name) + (value ? strlen(value) : 0);
+    struct trailer *trailer = cls;
+    if (!value || head_value(trailer->mhd, name) != value)
+        note_memory(&trailer->memory, kind, name, value);
     return MHD_YES;
 }
 
-/* Without room libmicrohttpd closes the connection without an answer, even if the order was
- * accepted. So such a request is refused before anything is done. */
-bool head_leaves_no_room(struct MHD_Connection *mhd)
+bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory)
 {
-    enum MHD_ValueKind kinds =
-        MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND | MHD_FOOTER_KIND;
-    size_t bytes = REPLY_HEAD_BYTES;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    bytes += info ? info->header_size : 0;
-    MHD_get_connection_values(mhd, kinds, note_memory, &bytes);
-    return bytes > CONNECTION_MEMORY;
+    struct trailer trailer = {mhd, memory};
+    MHD_get_connection_values(mhd, MHD_FOOTER_KIND, note_trailer, &trailer);
+    return trailer.memory > MEMORY_MAX;
 }

@@ -10,6 +10,16 @@
 #include "service/config/address.h"
 #include "service/http/listen.h"
 
+/* How a version reads heads decides what head_check must look for, and what is left to say when it
+ * refuses one. */
+#if MHD_VERSION != 0x00097500 && MHD_VERSION != 0x01000100 && MHD_VERSION != 0x01001000 &&         \
+    !defined SECKILL_ANY_LIBMICROHTTPD
+/* clang-format off */
+#error "seckill was tested with libmicrohttpd 0.9.75, 1.0.1 and 1.0.10; this is another version. \
+To build with it: make test TESTS=test/http CPPFLAGS=-DSECKILL_ANY_LIBMICROHTTPD"
+/* clang-format on */
+#endif
+
 enum {
     CONNECTION_MEMORY = 8192, /* bytes libmicrohttpd may use per connection, headers included */
     HTTP_LINES = 3,           /* queues of held calls, see fair.c */
@@ -41,6 +51,8 @@ struct http_connection {
     struct MHD_Connection *mhd;
     int fd;                  /* libmicrohttpd's */
     struct request *request; /* being received or answered; or NULL */
+    bool asked;              /* the first line of a request was read */
+    bool last;               /* it ends with the answer to its last request */
     bool answered;           /* its answer was queued, or written past libmicrohttpd */
     enum connection_state state;
     int64_t since_ns;                    /* when it entered `state` */
@@ -246,9 +258,13 @@ enum MHD_Result reply_problem(struct http_connection *connection, const struct r
 /* Queues the answer to a request whose deadline passed in a queue or with a worker. */
 enum MHD_Result reply_expired(struct http_connection *connection, struct request *request);
 
-/* For a request that libmicrohttpd will never report: writes a problem past libmicrohttpd, unless
- * the request was answered before, and shuts the connection down. */
+/* For a request that libmicrohttpd refuses or gives up, or whose head leaves it too little memory
+ * for an answer: writes a problem past libmicrohttpd, unless the request was answered before, and
+ * shuts the connection down. */
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem);
+
+/* Likewise the answer that libmicrohttpd was given, when it had no memory to send it. */
+void reply_again(struct http_connection *connection);
 
 /* Decides whether the access log gets a line for the request (access_log). Call when the head was
  * read. */
@@ -256,6 +272,18 @@ void access_sample(struct http_thread *thread, struct request *request);
 
 /* Writes the client's address, as far as trusted proxies tell it. */
 void access_address(const struct http_connection *connection, char text_out[NETWORKS_TEXT_SIZE]);
+
+/* ---- libmicrohttpd's own refusals: refusal.c ---- */
+
+/* MHD_queue_response of libmicrohttpd, which our function of that name hides. Main thread, before
+ * the first thread starts. */
+void refusal_open(void);
+enum MHD_Result refusal_queue(struct MHD_Connection *mhd, unsigned status,
+                              struct MHD_Response *response);
+
+/* True when libmicrohttpd closes a connection because it could not make a request of what it has
+ * read, and does not say so. */
+bool refusal_silent(const struct http_connection *connection);
 
 /* ---- routes: route.c ---- */
 
@@ -311,6 +339,14 @@ size_t route_tail(const struct route *route);
 
 /* ---- heads of requests: head.c ---- */
 
+/* Options of libmicrohttpd, as MHD_OPTION_ARRAY takes them: from 1.0 on it refuses what RFC 9112
+ * forbids in a head. */
+struct MHD_OptionItem *head_options(void);
+
+/* True unless the library that is loaded reads heads otherwise than the one that this program was
+ * built with. */
+bool head_library_fits(void);
+
 /* Cuts a query with too many parameters in libmicrohttpd's own buffer; true when it did. For
  * MHD_OPTION_URI_LOG_CALLBACK, before libmicrohttpd parses the query. */
 bool head_cut_query(const char *uri);
@@ -326,10 +362,17 @@ struct head_line {
  * target), and whether it holds characters that no target may have. */
 void head_read_target(const char *uri, struct request_http *http);
 
-/* Checks the head: PROBLEM_NONE, or a problem when it cannot be trusted, or the request's end is
- * uncertain or too far away. Either way `trace_out` gets the request's ids. */
+/* Checks the head: PROBLEM_NONE, or a problem when it cannot be trusted, the request's end is
+ * uncertain or too far away, or the head is too large. Either way `trace_out` gets the request's
+ * ids, `memory_out` the bytes of its connection's memory that the head takes, and `closes_out`
+ * whether the connection is to end with the answer. */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
-                        struct trace *trace_out);
+                        struct trace *trace_out, size_t *memory_out, bool *closes_out);
+
+/* The problem of a request that libmicrohttpd refuses with this status; it may have read the head
+ * in part. `http` is NULL when it has not read the first line. */
+enum problem head_refused(struct MHD_Connection *mhd, unsigned status,
+                          const struct request_http *http);
 
 /* The value of a header, or NULL. */
 const char *head_value(struct MHD_Connection *mhd, const char *name);
@@ -355,7 +398,25 @@ void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
 /* True when the client is on this machine and no proxy names another. */
 bool head_local(struct MHD_Connection *mhd);
 
-/* True when the request leaves too little of the connection's memory for an answer's head. */
-bool head_leaves_no_room(struct MHD_Connection *mhd);
+/* True when the fields behind a body in chunks, with a head of so many bytes, leave too little
+ * memory for an answer's head. */
+bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory);
+
+/* ---- what libmicrohttpd 0.9.75 lets pass: head_0_9.c ---- */
+
+/* Its texts of a head lie in one buffer, in order, and each of their ends shows as NULs. */
+struct head_gaps {
+    const char *end; /* of the text before */
+    bool broken;     /* something else than a line's end stands between two texts */
+};
+
+/* Begins behind the first line. */
+void head_gaps_begin(struct head_gaps *gaps, const struct head_line *line);
+
+/* Notes a header; `end` is the end of its value, or of its name if it has none. */
+void head_gaps_header(struct head_gaps *gaps, const char *name, const char *end);
+
+/* True when nothing else stood between the texts, nor behind the last of `size` bytes. */
+bool head_gaps_intact(struct head_gaps *gaps, const struct head_line *line, size_t size);
 
 #endif

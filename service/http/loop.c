@@ -298,7 +298,8 @@ static struct MHD_Daemon *daemon_start(struct http_thread *thread)
         thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
         exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, room_accept_max(thread->room),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY,
+        head_options(), MHD_OPTION_END);
 }
 
 static bool watch(struct http_thread *thread, int fd)
@@ -349,6 +350,7 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     thread->room = room;
     thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
+    refusal_open();
     thread->daemon = daemon_start(thread);
     if (!thread->daemon || !open_files(thread)) {
         snprintf(error_out, error_size, "%s",

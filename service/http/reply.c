@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include "base/clock.h"
 #include "service/http/http.h"
@@ -216,7 +217,7 @@ static enum MHD_Result queue_response(struct http_connection *connection,
     access_answered(connection, request, status, bytes);
     connection->thread->replies++;
     connection->answered = true; /* or closing, if queueing failed: nothing more is written */
-    return MHD_queue_response(connection->mhd, status, response);
+    return refusal_queue(connection->mhd, status, response);
 }
 
 /* Queues an unshared response: adds the ids, and destroys it. */
@@ -329,28 +330,58 @@ static void discard_input(int fd)
         ;
 }
 
-/* Sends the whole answer in one call: nobody would write the rest later. */
-static void write_problem(int fd, enum problem problem, const struct request *request)
+/* Sends the whole answer in one call: nobody would write the rest later. True when it was sent. */
+static bool write_past(const struct http_connection *connection, unsigned status, const char *type,
+                       const char *body, size_t length)
 {
-    char body[NAMED_MAX], text[NAMED_MAX + 256];
-    unsigned status = problem_status(problem);
-    size_t length = write_text(problem, request, body);
-    int total =
-        snprintf(text, sizeof text,
-                 "HTTP/1.1 %u %s\r\nConnection: close\r\nCache-Control: no-store\r\n"
-                 "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
-                 status, MHD_get_reason_phrase_for(status), length, (int)length, body);
-    metrics_count_status(status);
+    char head[256];
+    const struct request *request = connection->request;
+    bool headless = request && request->http.head;
+    int size = snprintf(head, sizeof head,
+                        "HTTP/1.1 %u %s\r\nConnection: close\r\nCache-Control: no-store\r\n"
+                        "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                        status, MHD_get_reason_phrase_for(status), type, length);
+    assert(size > 0 && (size_t)size < sizeof head);
+    struct iovec parts[] = {{head, (size_t)size}, {(void *)(uintptr_t)body, headless ? 0 : length}};
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     /* A client that does not read loses its answer: the thread must never block here. */
-    if (send(fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-        shutdown(fd, SHUT_WR);
+    return sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
+static bool write_problem(const struct http_connection *connection, enum problem problem)
+{
+    char body[NAMED_MAX];
+    size_t length = write_text(problem, connection->request, body);
+    return write_past(connection, problem_status(problem), problem_type, body, length);
+}
+
+static void end_past(struct http_connection *connection)
+{
+    connection->answered = connection->last = true;
+    discard_input(connection->fd);
+    shutdown(connection->fd, SHUT_RDWR);
 }
 
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
 {
-    if (!connection->answered)
-        write_problem(connection->fd, problem, connection->request);
-    connection->answered = true;
-    discard_input(connection->fd);
-    shutdown(connection->fd, SHUT_RD);
+    if (!connection->answered && write_problem(connection, problem))
+        metrics_count_status(problem_status(problem));
+    end_past(connection);
+}
+
+/* Nothing of the answer was sent: libmicrohttpd makes its head before. A prepared answer tells of
+ * nothing that was done. */
+void reply_again(struct http_connection *connection)
+{
+    const struct request *request = connection->request;
+    const struct answer *answer = &request->answer;
+    enum problem problem = request->http.refusal != PROBLEM_NONE ? request->http.refusal
+                           : answer->problem != PROBLEM_NONE     ? answer->problem
+                                                                 : PROBLEM_HEADERS_TOO_LARGE;
+    bool plain = answer->text && !answer->prepared && answer->problem == PROBLEM_NONE;
+    if (plain && request->http.refusal == PROBLEM_NONE)
+        write_past(connection, answer->status, answer->content_type, answer->text, answer->length);
+    else
+        write_problem(connection, problem);
+    end_past(connection);
 }

@@ -102,6 +102,13 @@ static bool open_public(struct http_server *server, char *error_out, size_t erro
 
 struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size)
 {
+    if (!head_library_fits()) {
+        snprintf(error_out, error_size,
+                 "libmicrohttpd %s is loaded, and this program was built "
+                 "for another: build it again",
+                 MHD_get_version());
+        return NULL;
+    }
     struct http_server *server = calloc(1, sizeof *server);
     if (!server)
         abort();

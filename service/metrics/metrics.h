@@ -83,7 +83,7 @@
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
     X(200) X(201) X(304) X(400) X(401) X(403) X(404) X(405) X(408)                                 \
-    X(409) X(410) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
+    X(409) X(410) X(413) X(414) X(415) X(422) X(429) X(431) X(503) X(505)
 /* clang-format on */
 
 /* X(id, name, help). service/live/gauges.c has the gauges that are read when the page is made. */

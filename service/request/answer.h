@@ -72,7 +72,7 @@ enum {
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
-      "A query may have at most 50 parameters.", 0)                                                \
+      "A target may have at most 4096 bytes, and a query 50 parameters.", 0)                       \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
       "The body must be application/json.", 0)                                                     \
     X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
@@ -104,7 +104,9 @@ enum {
     X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
       "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
       "or, without a key, ask for the order.",                                                     \
-      1)
+      1)                                                                                           \
+    X(HTTP_VERSION, 505, "http_version_not_supported", "HTTP version not supported",               \
+      "This server speaks HTTP/1.1 and HTTP/1.0.", 0)
 
 #define PROBLEM_ID(name, status, code, title, detail, retry) PROBLEM_##name,
 enum problem { PROBLEMS(PROBLEM_ID) PROBLEM_COUNT, PROBLEM_NONE = PROBLEM_COUNT };

@@ -126,6 +126,7 @@ struct request_http {
     size_t uri_length;                  /* see struct head_line */
     size_t path_at;                     /* see head_read_target */
     bool bad_target;                    /* see head_read_target */
+    size_t head_memory;                 /* see head_check */
     size_t plain_head, plain_tail;      /* see struct route_path */
     bool query_cut;                     /* it had too many query parameters */
     bool head;                          /* HEAD: answer without a body */

@@ -2,8 +2,7 @@
  * worker's code, to a stock whose Redis and ledger refuse every connection. A byte 0x1e stands for
  * a moment: what precedes it arrives by itself.
  *
- * The answers are whole and bounded; each is one of ours, with a stable code where it refuses, or
- * libmicrohttpd's own to what is no HTTP.
+ * The answers are whole and bounded; each is one of ours, with a stable code where it refuses.
  * Nothing is accepted, as there is no ledger. When the connection has ended, nothing of it is left:
  * no request, no place in a queue, no place in the room. */
 #define _GNU_SOURCE /* memmem */
@@ -238,12 +237,8 @@ static const char *check_answer(const char *at, const char *end)
         return body;
     const char *type = header(at, head, "Content-Type: ");
     const char *length_text = header(at, head, "Content-Length: ");
-    assert(length_text);
+    assert(length_text && type); /* libmicrohttpd's own pages have no type */
     size_t length = strtoul(length_text, NULL, 10);
-    if (!type) { /* libmicrohttpd's own, the last one; 0.9.75 may write its head twice */
-        assert(status >= 400 && header(at, head, "Connection: close"));
-        return end;
-    }
     bool headless = (size_t)(end - body) < length || /* of HEAD */
                     (length > 0 && end - body >= 7 && strncmp(body, "HTTP/1.", 7) == 0);
     if (headless)

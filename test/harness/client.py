@@ -1,6 +1,7 @@
 """HTTP as the tests speak it: whole requests by http.client, and raw bytes over a socket."""
 
 import http.client
+import io
 import json
 import socket
 from contextlib import suppress
@@ -73,6 +74,14 @@ def read_response(sock, method="GET"):
     reply = http.client.HTTPResponse(sock, method=method)
     reply.begin()
     return Response(reply.status, reply.headers, reply.read())
+
+
+def parse_response(received):
+    """The one response in these bytes."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    first, _, headers = head.partition(b"\r\n")
+    return Response(int(first.split()[1]),
+                    http.client.parse_headers(io.BytesIO(headers + b"\r\n\r\n")), body)
 
 
 def read_to_end(sock, limit=1 << 20):

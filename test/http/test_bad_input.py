@@ -515,7 +515,7 @@ def test_request_whose_end_is_in_doubt_is_400_and_not_two_requests(daemon, frami
 
 def test_end_in_doubt_is_a_problem_and_closes(daemon):
     with socket.create_connection(daemon.address, timeout=CLOSE_SECONDS_MAX) as sock:
-        sock.sendall(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n")
+        sock.sendall(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n")
         answer = read_response(sock)
         assert_problem(answer, 400, "ambiguous_end")
         assert answer.headers["Connection"] == "close"

@@ -90,7 +90,7 @@ def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn)
 
 HEADS = {
     "a cookie": [b"Cookie: a=" + b"c" * size + b"\r\n" for size in range(2000, 4000, 16)],
-    "cookies": [b"Cookie: " + b"a=b;" * count + b"\r\n" for count in range(40, 120)],
+    "cookies": [b"Cookie: " + b"a=b; " * count + b"\r\n" for count in range(40, 120)],
     "a header": [b"X-Large: " + b"x" * size + b"\r\n" for size in range(6000, 8000, 16)],
     "headers": [b"X-Y: z\r\n" * count for count in range(60, 130)],
 }

@@ -16,7 +16,7 @@ TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
          "/admin/sale/": "{sku}", "/admin/audit/": "{sku}", "/admin/webhooks/": "{webhook}"}
 NO_EXAMPLES = {"text/html", "text/css", "text/javascript"}
 # Statuses that any call may answer, besides its own.
-ALWAYS = {"400", "408", "413", "414", "431", "default"}
+ALWAYS = {"400", "408", "413", "414", "431", "505", "default"}
 
 
 @pytest.fixture(scope="module")

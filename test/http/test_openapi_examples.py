@@ -240,11 +240,15 @@ def origin_refused(world):
 
 
 def ambiguous_end(world):
-    return world.raw(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n")
+    return world.raw(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n")
 
 
 def invalid_head(world):
     return world.raw(b"GET /healthz HTTP/1.1\r\n\r\n")
+
+
+def http_version_not_supported(world):
+    return world.raw(b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n")
 
 
 def not_found(world):
@@ -459,7 +463,7 @@ RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_state, payment_too_late, already_paid, hold_limit_reached, sale_in_use, refunds_due,
     payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
     headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown, events_off,
-    unknown_webhook, too_many_webhooks, cursor_expired)}
+    unknown_webhook, too_many_webhooks, cursor_expired, http_version_not_supported)}
 
 
 @pytest.fixture(scope="module")

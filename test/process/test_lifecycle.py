@@ -19,7 +19,7 @@ from harness.audit import answered, audit, sell_out
 from harness.buyers import Buyers
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
 from harness.daemon import HASTY, STEADY, Daemon
-from harness.processes import PROGRAM, free_port, wait_until
+from harness.processes import BUILD, PROGRAM, ROOT, free_port, wait_until
 from harness.proxy import WRITE
 from harness.servers import is_mysql
 from harness.stack import Stack
@@ -151,6 +151,30 @@ def test_drain_waits_for_the_rest_of_a_request(daemon):
         client.sendall(data[-1:])
         assert read_response(client).status == 201
     assert daemon.wait() == 0
+
+
+def test_library_that_reads_heads_otherwise_is_refused(stack, tmp_path):
+    """An upgrade of the system may bring a libmicrohttpd that the checks were not built for."""
+    other = tmp_path / "other.so"
+    source = 'const char *MHD_get_version(void) { return "9.0.0"; }'
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", other, "-xc", "-"], input=source, text=True,
+                   check=True)
+    asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    done = run(f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}",
+               "--listen=127.0.0.1:0", env={"LD_PRELOAD": str(other), "ASAN_OPTIONS": asan})
+    assert done.returncode == 2
+    assert "libmicrohttpd 9.0.0 is loaded" in done.stderr
+
+
+def test_build_refuses_a_library_that_nobody_has_tested():
+    source = ("#include <microhttpd.h>\n#undef MHD_VERSION\n#define MHD_VERSION 0x02000000\n"
+              '#include "service/http/http.h"\n')
+    command = ["cc", "-std=gnu11", "-fsyntax-only", "-I.", f"-I{BUILD}/gen", "-xc", "-"]
+    done, forced = (subprocess.run([*command, *more], cwd=ROOT, input=source, text=True,
+                                   capture_output=True, check=False)
+                    for more in ([], ["-DSECKILL_ANY_LIBMICROHTTPD"]))
+    assert done.returncode != 0 and "was tested with libmicrohttpd 0.9.75" in done.stderr
+    assert forced.returncode == 0, forced.stderr
 
 
 @pytest.mark.parametrize("second, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
