@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/test_range.h"
 
 static void test_units(void **state)
 {
@@ -17,7 +18,7 @@ static void test_units(void **state)
     int64_t before_ns = clock_now_ns(), ms = clock_now_ms(), after_ns = clock_now_ns();
     assert_true(before_ns / CLOCK_NS_PER_MS <= ms && ms <= after_ns / CLOCK_NS_PER_MS);
     int64_t from_s = time(NULL), wall_ms = clock_wall_ms();
-    assert_in_range(wall_ms, from_s * 1000, (from_s + 10) * 1000);
+    assert_int_in_range(wall_ms, from_s * 1000, (from_s + 10) * 1000);
 }
 
 static void test_timespec(void **state)

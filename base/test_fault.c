@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "base/test_range.h"
 
 /* How long after now_ms the next try may be. */
 static int64_t delay_of(const struct backoff *backoff, int64_t now_ms)
@@ -36,7 +37,7 @@ static void test_delays_double(void **state)
         for (size_t i = 0; i < sizeof expected_ms / sizeof *expected_ms; i++) {
             backoff_fail(&backoff, now_ms);
             int64_t delay_ms = delay_of(&backoff, now_ms);
-            assert_in_range(delay_ms, expected_ms[i] / 2, expected_ms[i]);
+            assert_int_in_range(delay_ms, expected_ms[i] / 2, expected_ms[i]);
             now_ms += delay_ms;
         }
     }
@@ -67,7 +68,7 @@ static void test_success_begins_anew(void **state)
     backoff_reset(&backoff);
     assert_true(backoff_over(&backoff, 0));
     backoff_fail(&backoff, 0);
-    assert_in_range(delay_of(&backoff, 0), 10, 20);
+    assert_int_in_range(delay_of(&backoff, 0), 10, 20);
 }
 
 int main(void)

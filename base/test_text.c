@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/test_range.h"
 #include "base/text.h"
 
 static void check(uint64_t number)
@@ -56,7 +57,7 @@ static void test_slots_are_evenly_used(void **state)
         used[slot]++;
     }
     for (int i = 0; i < SLOTS; i++)
-        assert_in_range(used[i], EACH / 2, EACH * 2);
+        assert_int_in_range(used[i], EACH / 2, EACH * 2);
     assert_int_equal(hash_slot("any", 1), 0);
 }
 
@@ -74,7 +75,7 @@ static void test_slots_of_addresses_are_evenly_used(void **state)
         used[slot]++;
     }
     for (int i = 0; i < SLOTS; i++)
-        assert_in_range(used[i], EACH / 2, EACH * 2);
+        assert_int_in_range(used[i], EACH / 2, EACH * 2);
 }
 
 int main(void)

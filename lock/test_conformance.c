@@ -123,7 +123,7 @@ static void test_excludes(void **state)
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
     assert_string_equal(seclock_name(hold), name);
     assert_int_equal(seclock_hold_count(hold), 1);
-    assert_in_range(seclock_remaining_ms(hold), 1, LEASE_MS);
+    assert_int_in_range(seclock_remaining_ms(hold), 1, LEASE_MS);
     assert_result(take(other, 0, &second), SECLOCK_BUSY);
     assert_null(second);
     give(&hold);
@@ -140,7 +140,7 @@ static void test_waits_as_long_as_told(void **state)
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
     int64_t began_ms = now_ms();
     assert_result(take(other, 200, &second), SECLOCK_TIMEOUT);
-    assert_in_range(now_ms() - began_ms, 199, 200 + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 199, 200 + SLACK_MS);
     give(&hold);
 }
 
@@ -191,7 +191,7 @@ static void test_abandoned_hold_ends(void **state)
     int64_t began_ms = now_ms();
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     if (subject->is & LEASED)
-        assert_in_range(now_ms() - began_ms, 0, 300 + POLL_MS + SLACK_MS);
+        assert_int_in_range(now_ms() - began_ms, 0, 300 + POLL_MS + SLACK_MS);
     give(&second);
 }
 
@@ -329,9 +329,9 @@ static void test_owner_enters_again(void **state)
     assert_int_equal(seclock_fence(second), seclock_fence(first));
     if (subject->is & LEASED) {
         assert_int_equal(status().count, 2);
-        assert_in_range(status().remaining_ms, 15000, 20000);
+        assert_int_in_range(status().remaining_ms, 15000, 20000);
         assert_result(seclock_renew(second), SECLOCK_OK);
-        assert_in_range(status().remaining_ms, 15000, 20000);
+        assert_int_in_range(status().remaining_ms, 15000, 20000);
     }
     give(&first); /* in any order */
     assert_result(take(other, 0, &third), SECLOCK_BUSY);
@@ -474,7 +474,7 @@ static void test_watchdog_renews(void **state)
         assert_result(take(other, 0, &second), SECLOCK_BUSY);
     }
     if (subject->is & LEASED)
-        assert_in_range(stats_of(mine).renewals, 2, 3 + 2 * (now_ms() - began_ms) / 2600);
+        assert_int_in_range(stats_of(mine).renewals, 2, 3 + 2 * (now_ms() - began_ms) / 2600);
     assert_int_equal(stats_of(mine).watched, 1);
     assert_int_equal(losses, 0);
     give(&hold);
@@ -492,9 +492,9 @@ static void test_fixed_lease_ends(void **state)
     wanted.fixed_lease = true;
     int64_t began_ms = now_ms();
     assert_result(acquire_in_time(mine, &wanted, &hold), SECLOCK_OK);
-    assert_in_range(seclock_remaining_ms(hold), 0, 300);
+    assert_int_in_range(seclock_remaining_ms(hold), 0, 300);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_in_range(now_ms() - began_ms, 290, 300 + POLL_MS + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 290, 300 + POLL_MS + SLACK_MS);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* before the other could have it */
     wait_for(losses == 1);
     assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_ENDED);
@@ -546,7 +546,7 @@ static void test_hold_is_renewed_up_to_a_time(void **state)
     int64_t began_ms = now_ms();
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_in_range(now_ms() - began_ms, 1490, 2500 + POLL_MS + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 1490, 2500 + POLL_MS + SLACK_MS);
     wait_for(losses == 1);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
     assert_int_equal(seclock_loss(hold), SECLOCK_LOSS_ENDED);
@@ -809,7 +809,7 @@ static void test_status_tells(void **state)
     else
         assert_int_equal(seen.holder_pid, 0);
     if (subject->is & LEASED)
-        assert_in_range(seen.remaining_ms, LEASE_MS / 2, LEASE_MS);
+        assert_int_in_range(seen.remaining_ms, LEASE_MS / 2, LEASE_MS);
     give(&hold);
     assert_false(status().held);
 }
@@ -1009,7 +1009,7 @@ static void test_no_server(void **state)
     assert_null(hold);
     int64_t began_ms = now_ms();
     assert_result(take(client, SECLOCK_FOREVER, &hold), SECLOCK_FAILED);
-    assert_in_range(now_ms() - began_ms, 300, 2 * SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 300, 2 * SLACK_MS);
     assert_reason(take(client, 0, &hold), SECLOCK_FAILED, "127.0.0.1");
     seclock_close(&client);
 }

@@ -317,7 +317,7 @@ static void test_observer_sees_each_change(void **state)
     assert_string_equal(seen.value, "a");
     int64_t began_ms = now_ms();
     assert_result(observe(other, 200, &seen), SECLOCK_TIMEOUT);
-    assert_in_range(now_ms() - began_ms, 200, 200 + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 200, 200 + SLACK_MS);
     assert_string_equal(seen.value, "a");
     assert_result(seclock_proclaim(hold, "b"), SECLOCK_OK);
     assert_result(observe(other, 0, &seen), SECLOCK_OK);
@@ -427,7 +427,7 @@ static void test_no_server_answers_an_observer(void **state)
     assert_result(seclock_leader(lost, kind, name, &leader), SECLOCK_FAILED);
     int64_t began_ms = now_ms();
     assert_result(observe(lost, SECLOCK_FOREVER, &leader), SECLOCK_FAILED);
-    assert_in_range(now_ms() - began_ms, 300, 1500 + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 300, 1500 + SLACK_MS);
     seclock_close(&lost);
     assert_result(seclock_leader(mine, kind, name, &unsized), SECLOCK_CONFIG);
     assert_result(observe(mine, 0, &unsized), SECLOCK_CONFIG);

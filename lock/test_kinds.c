@@ -242,7 +242,7 @@ static void test_read_holds_end_by_themselves(void **state)
     assert_int_equal(seclock_state(shorter), SECLOCK_STATE_LOST);
     assert_result(seclock_release(shorter), SECLOCK_LOST);
     assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);
-    assert_in_range(now_ms() - began_ms, 1490, 1500 + POLL_MS + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 1490, 1500 + POLL_MS + SLACK_MS);
     assert_result(seclock_release(longer), SECLOCK_LOST);
     seclock_free(&longer);
     seclock_free(&shorter);
@@ -517,7 +517,7 @@ static void test_number_of_permits_in_use_is_kept(void **state)
     snprintf(key, sizeof key, "%s{%s}:%s:limit", servers.prefix, name, seclock_kind_name(kind));
     assert_int_equal(redis_number("EXPIRE", key, "1000", NULL), 1); /* most of a week has passed */
     assert_result(permit_take(kind, 1, 0, &hold), SECLOCK_OK);
-    assert_in_range(redis_number("TTL", key, NULL, NULL), 604000, 604800);
+    assert_int_in_range(redis_number("TTL", key, NULL, NULL), 604000, 604800);
     give(&hold);
 }
 
@@ -529,7 +529,7 @@ static void test_permit_is_given_back_by_id(void **state)
     assert_result(seclock_permit_extend(other, name, seclock_token(hold), 20000), SECLOCK_OK);
     struct seclock_status status = SECLOCK_STATUS();
     assert_result(seclock_status(other, SECLOCK_KIND_PERMIT, name, &status), SECLOCK_OK);
-    assert_in_range(status.remaining_ms, 15000, 20000);
+    assert_int_in_range(status.remaining_ms, 15000, 20000);
     assert_result(seclock_permit_extend(other, name, "somebody else", 1000), SECLOCK_LOST);
     assert_result(seclock_permit_release(other, name, "somebody else"), SECLOCK_LOST);
     assert_result(seclock_permit_release(other, name, seclock_token(hold)), SECLOCK_OK);
@@ -747,7 +747,7 @@ static void test_latch_wakes_all_who_wait(void **state)
     for (int i = 0; i < 5; i++) {
         pthread_join(waits[i].thread, NULL);
         assert_int_equal(waits[i].result, SECLOCK_OK);
-        assert_in_range(waits[i].ended_ms - opened_ms, 0, SLACK_MS);
+        assert_int_in_range(waits[i].ended_ms - opened_ms, 0, SLACK_MS);
     }
 }
 
@@ -1035,7 +1035,8 @@ static void test_value_changes_for_who_has_seen_it(void **state)
 static void test_value_that_the_buffer_cannot_take(void **state)
 {
     enum seclock_store store = *(const enum seclock_store *)*state;
-    char data[8] = "12345678", small[7];
+    char data[8], small[7];
+    memcpy(data, "12345678", sizeof data);
     struct seclock_value value = SECLOCK_VALUE(.data = data, .length = sizeof data);
     assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
     struct seclock_value tight = SECLOCK_VALUE(.data = small, .capacity = sizeof small);

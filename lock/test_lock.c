@@ -89,7 +89,7 @@ static void test_renewals_of_one_hold_take_turns(void **state)
     int renewals;
     struct seclock_handle *handle = take_slow(&slow, TURNS_LEASE_MS);
     for (int tries = 0; !renew_in_turns(handle, &renewals); tries++) {
-        assert_in_range(tries, 0, 4);
+        assert_int_in_range(tries, 0, 4);
         seclock_release(handle);
         seclock_free(&handle);
         handle = take_slow(&slow, TURNS_LEASE_MS);

@@ -128,11 +128,11 @@ static void test_renewal_counts_from_its_sending(void **state)
     assert_result(seclock_loop_acquire(loop, &request, &handle), SECLOCK_OK);
     clock_ahead_ns += LATE_MS * INT64_C(1000000);
     expect(SECLOCK_EVENT_ACQUIRED, SECLOCK_OK, handle);
-    assert_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
+    assert_int_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
     assert_result(seclock_loop_renew(loop, handle), SECLOCK_OK);
     clock_ahead_ns += LATE_MS * INT64_C(1000000);
     expect(SECLOCK_EVENT_RENEWED, SECLOCK_OK, handle);
-    assert_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
+    assert_int_in_range(seclock_remaining_ms(handle), 1, LONG_MS - LATE_MS);
     assert_result(seclock_loop_renew(loop, handle), SECLOCK_OK);
     clock_ahead_ns += LONG_MS * INT64_C(1000000);
     struct seclock_event event = next();
@@ -270,8 +270,8 @@ static void test_many_wait_on_one_descriptor(void **state)
         start(name, SECLOCK_FOREVER, NULL);
     while (stats_of(mine).waits < MANY)
         assert_true(nothing_comes(5));
-    assert_in_range(entries("/proc/self/fd"), fds, fds + 3);           /* two connections */
-    assert_in_range(entries("/proc/self/task"), threads, threads + 4); /* see seclock.h */
+    assert_int_in_range(entries("/proc/self/fd"), fds, fds + 3);           /* two connections */
+    assert_int_in_range(entries("/proc/self/task"), threads, threads + 4); /* see seclock.h */
     give(&hold);
     for (int done = 0; done < MANY;) {
         struct seclock_event event = next();

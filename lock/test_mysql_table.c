@@ -94,7 +94,7 @@ static void test_repeated_acquisition_renews(void **state)
     assert_int_equal(first.hold_count, 1);
     struct seclock_status status = SECLOCK_STATUS();
     assert_result(driver->status(driver, self, name, &status), SECLOCK_OK);
-    assert_in_range(status.remaining_ms, 30000, 60000);
+    assert_int_in_range(status.remaining_ms, 30000, 60000);
     assert_result(driver->acquire(self, &second), SECLOCK_OK);
     assert_result(driver->release(self, &first), SECLOCK_OK);
     assert_int_equal(count(), 1);

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/test_range.h"
 #include "lock/seclock.h"
 #ifdef LOCK_TEST_LOOP
 #include "lock/test_loop_form.h"

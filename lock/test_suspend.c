@@ -52,7 +52,7 @@ static void test_hold_is_lost_while_the_host_sleeps(void **state)
     wait_for(longest_nap_ns > 0); /* the watchdog sleeps, too */
     slept_s = 3600;
     wait_for(losses == 1);
-    assert_in_range(longest_nap_ns, 1, 1000 * INT64_C(1000000)); /* so it is told within a second */
+    assert_int_in_range(longest_nap_ns, 1, 1000 * INT64_C(1000000)); /* told within a second */
     assert_int_equal(seclock_remaining_ms(handle), 0);
     assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
     assert_result(seclock_release(handle), SECLOCK_LOST);

@@ -186,7 +186,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     redis_close(&redis);
@@ -202,8 +202,8 @@ static void test_acquire_takes_a_free_lock_for_its_lease(void **state)
     assert_int_equal(call.value_count, 2);
     assert_int_equal(call.values[0], 1);
     assert_int_equal(redis_server_do("GET " FENCE), call.values[1]);
-    assert_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
-    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+    assert_int_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
+    assert_int_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
 }
 
 static void test_acquire_is_busy_while_another_holds_it(void **state)
@@ -213,7 +213,7 @@ static void test_acquire_is_busy_while_another_holds_it(void **state)
     struct script_call call = run(acquire("other", 5000));
     assert_int_equal(call.value_count, 2);
     assert_int_equal(call.values[0], 0);
-    assert_in_range(call.values[1], 9000, 10000);
+    assert_int_in_range(call.values[1], 9000, 10000);
     assert_int_equal(redis_server_do("GET " FENCE), fence);
 }
 
@@ -298,7 +298,7 @@ static void test_release_sent_again_gives_the_first_answer(void **state)
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
         assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
-        assert_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
+        assert_int_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
         lock_as("next");
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
         EXPECT(run(lock_release_kept("next", in_time)), 1);
@@ -328,7 +328,7 @@ static void test_token_that_was_released_acquires_nothing(void **state)
     assert_int_equal(run(acquire_unless_released("next")).values[0], 1);
     EXPECT(run(lock_release_kept("next", false)), 1);
     EXPECT(run(acquire_unless_released("next")), 4);
-    assert_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
+    assert_int_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
 }
 
 /* It refuses a script whose first write needs memory. */
@@ -373,7 +373,7 @@ static void test_renew_by_its_holder_sets_the_whole_lease(void **state)
     EXPECT(run(fence_raise(1)), 1);
     run(acquire("mine", 500));
     EXPECT(run(lock_renew("mine", 9000)), 1);
-    assert_in_range(redis_server_do("PTTL " LOCK), 8000, 9000);
+    assert_int_in_range(redis_server_do("PTTL " LOCK), 8000, 9000);
 }
 
 static void test_renew_by_another_or_too_late_does_nothing(void **state)
@@ -383,7 +383,7 @@ static void test_renew_by_another_or_too_late_does_nothing(void **state)
     assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
     run(acquire("mine", 5000));
     EXPECT(run(lock_renew("other", 9000)), 0, 1);
-    assert_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
+    assert_int_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
 }
 
 static void test_fence_raise_never_lowers(void **state)
@@ -393,7 +393,7 @@ static void test_fence_raise_never_lowers(void **state)
     EXPECT(run(fence_raise(999)), 1000);
     EXPECT(run(fence_raise(FENCE_AHEAD)), FENCE_AHEAD);
     assert_int_equal(redis_server_do("GET " FENCE), FENCE_AHEAD);
-    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+    assert_int_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
 }
 
 /* ---- stock_take ---- */
@@ -432,7 +432,7 @@ static void test_take_is_busy_while_another_holds_the_lock(void **state)
     struct script_call call = run(take("other", 3, 1));
     assert_int_equal(call.value_count, 2);
     assert_int_equal(call.values[0], 0);
-    assert_in_range(call.values[1], 9000, 10000);
+    assert_int_in_range(call.values[1], 9000, 10000);
     assert_int_equal(redis_server_do("GET " FENCE), fence);
     EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
 }
@@ -444,8 +444,8 @@ static void test_take_locks_for_its_lease_at_a_greater_fence(void **state)
     int64_t fence = redis_server_do("GET " FENCE);
     EXPECT(run(lock_release("mine")), 1);
     assert_true(run(take("next", 3, 1)).values[1] > fence);
-    assert_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
-    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+    assert_int_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
+    assert_int_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
     EXPECT(run(lock_release("next")), 1);
     redis_server_do("SET " FENCE " %lld", (long long)FENCE_AHEAD);
     EXPECT(run(take("last", 3, 1)), 1, FENCE_AHEAD + 1);
@@ -459,7 +459,7 @@ static void test_take_sent_again_keeps_its_fence_and_takes_nothing(void **state)
     int64_t fence = run(take("next", 3, 4)).values[1];
     redis_server_do("PEXPIRE " LOCK " 100");
     EXPECT(run(take("next", 3, 4)), 1, fence);
-    assert_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
+    assert_int_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
     EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
     redis_server_do("DEL " FENCE);
     assert_true(run(take("next", 3, 4)).values[1] > fence);
@@ -735,7 +735,7 @@ static void test_joined_call_that_fails_leaves_the_others_theirs(void **state)
     script_run(redis, calls, 5);
     assert_int_equal(calls[0].value_count, 2);
     assert_int_equal(calls[0].values[0], 0);
-    assert_in_range(calls[0].values[1], 4000, 5000);
+    assert_int_in_range(calls[0].values[1], 4000, 5000);
     EXPECT(calls[1], 1, redis_server_do("GET unit:{s:1}:fence"));
     assert_int_equal(calls[2].result, REDIS_FAILED);
     assert_int_equal(calls[2].value_count, 0);
@@ -933,15 +933,15 @@ static void test_orders_above_the_burst_are_refused_and_told_when(void **state)
     assert_int_equal(rate(subjects, 2, 1, "1020"), 1);
     assert_int_equal(refused[0], 1);
     assert_int_equal(refused[1], 1); /* the user */
-    assert_in_range(refused[2], 30000, 60000);
-    assert_in_range(refused[3], 150000, 180000);
+    assert_int_in_range(refused[2], 30000, 60000);
+    assert_int_in_range(refused[3], 150000, 180000);
     assert_int_equal(rate(subjects, 2, 1, "20"), 0);
     /* User 2 has used up its burst, the address has not. */
     assert_int_equal(rate(subjects, 2, 1, "2003030303"), 1);
     assert_int_equal(refused[0], 1);
     assert_int_equal(rate(subjects, 2, 1, "0313"), 2);
     assert_int_equal(refused[1], 2); /* the address */
-    assert_in_range(refused[2], 1, 1000);
+    assert_int_in_range(refused[2], 1, 1000);
     assert_int_equal(refused[REFUSED], 2);
     assert_int_equal(refused[REFUSED + 1], 1);
 }
@@ -954,10 +954,10 @@ static void test_value_is_cut_when_it_is_ahead_and_passed_over_when_it_is_none(v
     assert_int_equal(rate(subjects, 1, 0, "10"), 0);
     redis_server_do("HSET {r}:users u1 9000000000000000");
     assert_int_equal(rate(subjects, 1, 0, "10"), 1);
-    assert_in_range(refused[2], 1, 120000);
+    assert_int_in_range(refused[2], 1, 120000);
     redis_server_do("HSET {r}:users u1 nonsense");
     assert_int_equal(rate(subjects, 1, 0, "10"), 0);
-    assert_in_range(redis_server_do("PTTL {r}:users"), 1, 360000);
+    assert_int_in_range(redis_server_do("PTTL {r}:users"), 1, 360000);
 }
 
 /* Sets the start of the newer hash far back, as if the time of a whole burst had passed. */
@@ -981,7 +981,7 @@ static void test_values_are_kept_for_the_time_of_a_burst_and_then_dropped(void *
     rate_turn();
     assert_int_equal(rate(subjects, 2, 0, "10"), 0);
     assert_int_equal(redis_server_do("HEXISTS {r}:users:older u1"), 0);
-    assert_in_range(redis_server_do("PTTL {r}:users:older"), 1, 360000);
+    assert_int_in_range(redis_server_do("PTTL {r}:users:older"), 1, 360000);
 }
 
 static void test_hash_begun_by_a_clock_that_was_ahead_is_turned(void **state)
@@ -1109,7 +1109,7 @@ static void test_reply_owed_by_a_lost_connection_is_not_awaited(void **state)
     assert_int_equal(redis_server_do("GET " FENCE), 9);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

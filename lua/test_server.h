@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/test_range.h"
 #include "lua/redis.h"
 
 /* For an answer of the real server: only a bound for hangs, as a machine may stand still. */

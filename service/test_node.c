@@ -23,7 +23,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     ledger_close(&ledger);
@@ -69,7 +69,7 @@ static void test_lease_is_given_back(void **state)
     assert_int_equal(leases(), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

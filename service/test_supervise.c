@@ -40,7 +40,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     close(manager);
@@ -103,7 +103,7 @@ static void test_that_while_begins_when_the_ledger_is_prepared(void **state)
     assert_true(tells_ready());
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

@@ -220,7 +220,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     struct fake *fake = *state;
     shutdown(fake->listener, SHUT_RDWR);
@@ -361,14 +361,14 @@ int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, stop),
-        cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, stop),
-        cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, finish),
+        cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, finish),
+        cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, finish),
         cmocka_unit_test_setup_teardown(test_connection_that_the_server_ends_is_in_doubt, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_commit_is_sent_as_text, start, stop),
-        cmocka_unit_test_setup_teardown(test_ipv6_address_is_connected_to, start_at_ipv6, stop),
-        cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, stop),
+                                        finish),
+        cmocka_unit_test_setup_teardown(test_commit_is_sent_as_text, start, finish),
+        cmocka_unit_test_setup_teardown(test_ipv6_address_is_connected_to, start_at_ipv6, finish),
+        cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/test_range.h"
 #include "sql/db/db.h"
 #include "sql/orders/orders.h"
 #include "sql/server/server.h"

@@ -27,7 +27,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     sale_cache_close(&cache);
@@ -449,7 +449,7 @@ static void test_only_newer_settings_are_taken(void **state)
     assert_false(sale_window_cached(sale, 1, &settings)); /* always open */
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

@@ -69,7 +69,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     for (int i = 0; i < PROCESSES; i++) {
@@ -283,7 +283,7 @@ static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
     }
     int64_t before = sql_server_status("Com_select");
     sell_all(1, orders, COUNT);
-    assert_in_range(sql_server_status("Com_select") - before, 1, COUNT / 2);
+    assert_int_in_range(sql_server_status("Com_select") - before, 1, COUNT / 2);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(orders[i].outcome, i == NEW ? STOCK_ACCEPTED : STOCK_UNKNOWN_SKU);
     audit(1);
@@ -566,7 +566,7 @@ static void test_counting_begins_with_the_round(void **state)
     uint64_t before = last_id;
     last_id = now;
     assert_int_equal(buy(0, "u", 2, ""), STOCK_ACCEPTED);
-    assert_in_range(set_limit_and_count(3), 1, 4);
+    assert_int_in_range(set_limit_and_count(3), 1, 4);
     assert_int_equal(buy(0, "u", 2, ""), STOCK_LIMIT);
     assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
     last_id = before;
@@ -722,7 +722,7 @@ static void test_keys_that_race_for_the_last_unit_are_never_told_no(void **state
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 static int run(const char *name)
 {

@@ -53,7 +53,7 @@ static inline int start(void **state)
     return 0;
 }
 
-static inline int stop(void **state)
+static inline int finish(void **state)
 {
     (void)state;
     stock_close(&stock);
@@ -125,6 +125,6 @@ static inline void audit(uint32_t units)
     assert_int_equal(report.difference_count, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 #endif

@@ -79,7 +79,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     stock_close(&stock);
@@ -955,7 +955,7 @@ static void test_held_row_costs_the_orders_of_its_sale_alone(void **state)
         assert_int_equal(orders[0].outcome, STOCK_UNAVAILABLE);
         assert_int_equal(orders[1].outcome, STOCK_ACCEPTED);
     }
-    assert_in_range(clock_now_ms() - start_ms, 900, 4000); /* the first batch waits, no other */
+    assert_int_in_range(clock_now_ms() - start_ms, 900, 4000); /* the first batch waits, no other */
     assert_int_not_equal(stock_held(stock)->count, 0);
     assert_string_equal(stock_held(stock)->sku, "s");
     assert_int_equal(sql_rival_query(&rival, "ROLLBACK"), DB_OK);
@@ -1574,7 +1574,7 @@ static void test_strategies_at_once_never_oversell_and_segment_lock_sells_the_re
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 /* What every strategy can. */
 static int run_common(const char *name)

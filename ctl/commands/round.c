@@ -59,8 +59,8 @@ static void write_options(const json_t *body, const char *key, char *out, size_t
 }
 
 /* Makes the call; Ctrl-C meanwhile prints how to repeat it. */
-static void call_once(struct context *context, const struct call *call, const char *options,
-                      struct reply *reply_out)
+static void call_interruptible(struct context *context, const struct call *call,
+                               const char *options, struct reply *reply_out)
 {
     char *line = answer_repeat(context, options), *text = NULL;
     if (asprintf(&text,
@@ -86,7 +86,7 @@ static int send(struct context *context, const char *path, const json_t *body,
     struct call call = {
         .class = CLASS_ADMIN, .method = "POST", .path = path, .body = body, .key = key};
     write_options(body, key, options, sizeof options);
-    call_once(context, &call, options, reply_out);
+    call_interruptible(context, &call, options, reply_out);
     if (strcmp(reply_out->code, "round_in_use") == 0)
         return EX_REFUSED; /* the caller says more than the refusal */
     int status = answer_check(context, reply_out, options);

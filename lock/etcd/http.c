@@ -402,7 +402,9 @@ static void set_reason(const struct etcd *etcd, size_t server, const char *reaso
 static enum sending take_refusal(const struct etcd *etcd, size_t server, long status,
                                  struct etcd_answer *answer)
 {
-    const char *message = json_string_value(json_object_get(answer->json, "error"));
+    const char *message = json_string_value(json_object_get(answer->json, "message"));
+    if (!message) /* etcd 3.4 tells it under both names, 3.5 under the first alone */
+        message = json_string_value(json_object_get(answer->json, "error"));
     char reason[64];
     int code = (int)etcd_number(answer->json, "code");
     snprintf(reason, sizeof reason, "HTTP status %ld", status);

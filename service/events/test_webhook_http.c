@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/test_range.h"
 #include "service/events/webhook_http.h"
 
 /* ---- signatures and waits ---- */
@@ -93,7 +94,7 @@ static void test_waits_double_up_to_an_hour(void **state)
     assert_int_equal(webhook_backoff_ms(13, 0), 3600000);
     assert_int_equal(webhook_backoff_ms(UINT32_MAX, 0), 3600000);
     for (int random = 0; random < 5000; random++)
-        assert_in_range(webhook_backoff_ms(1, random), 500, 1000);
+        assert_int_in_range(webhook_backoff_ms(1, random), 500, 1000);
 }
 
 /* ---- targets ---- */

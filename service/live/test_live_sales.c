@@ -31,7 +31,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     live_sales_close(&sales);
@@ -165,7 +165,7 @@ static void test_a_ledger_that_fails(void **state)
     ledger_close(&nowhere);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/test_range.h"
 #include "service/log/log.h"
 #include "service/log/log_sink.h"
 #include "service/metrics/metrics.h"
@@ -363,8 +364,8 @@ static void test_failures_of_one_server_leave_one_line_a_second(void **state)
     }
     log_flush();
     const char *text = read_log();
-    assert_in_range(count_of(text, " server=redis i="), 1, 3);
-    assert_in_range(count_of(text, " server=ledger "), 1, 6);
+    assert_int_in_range(count_of(text, " server=redis i="), 1, 3);
+    assert_int_in_range(count_of(text, " server=ledger "), 1, 6);
     assert_int_equal(count_of(text, " i=") + suppressed_sum(text), 2000);
 }
 
@@ -379,7 +380,7 @@ static void test_a_level_set_for_a_time_falls_back(void **state)
     log_level_set(LOG_DEBUG, 1);
     assert_true(log_enabled(LOG_DEBUG));
     log_level_now(&left_s);
-    assert_in_range(left_s, 0, 1);
+    assert_int_in_range(left_s, 0, 1);
     for (int i = 0; i < 3000 && log_enabled(LOG_DEBUG); i++)
         usleep(10000);
     assert_false(log_enabled(LOG_DEBUG));

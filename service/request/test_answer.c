@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/test_range.h"
 #include "service/request/answer.h"
 #include "service/request/prepared.h"
 #include "service/request/test_json.h"
@@ -24,7 +25,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     answer_clear(&answer);
@@ -45,7 +46,7 @@ static void test_every_problem_is_a_problem_document(void **state)
         assert_int_equal(number(object, "status"), problem_status(problem));
         assert_string_not_equal(member(object, "title"), "");
         assert_int_equal(json_object_size(object), 5);
-        assert_in_range(problem_status(problem), 400, 599);
+        assert_int_in_range(problem_status(problem), 400, 599);
         bool later = problem_status(problem) == 503 || problem == PROBLEM_NOT_STARTED ||
                      problem == PROBLEM_PAUSED || problem == PROBLEM_RATE_LIMITED;
         assert_int_equal(problem_retry_after(problem) > 0, later);
@@ -161,7 +162,7 @@ static void test_status_is_that_of_the_last_answer(void **state)
     assert_int_equal(answer.status, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

@@ -24,7 +24,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     answer_clear(&request.answer);
@@ -200,7 +200,7 @@ static void test_limit_names_the_orders_there_are(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/test_range.h"
 #include "service/request/queue.h"
 #include "service/request/request.h"
 
@@ -27,7 +28,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     for (int i = 0; i < MAX; i++)
@@ -232,8 +233,8 @@ static void test_requests_wait_for_the_patience_only(void **state)
     assert_int_equal(take_whole(512), 64);
     int64_t start_ns = clock_now_ns();
     assert_int_equal(take_patiently(PATIENCE_MS), 36); /* while the first worker hangs */
-    assert_in_range(clock_now_ns() - start_ns, (PATIENCE_MS - 1) * CLOCK_NS_PER_MS,
-                    WAIT_MS / 2 * CLOCK_NS_PER_MS);
+    assert_int_in_range(clock_now_ns() - start_ns, (PATIENCE_MS - 1) * CLOCK_NS_PER_MS,
+                        WAIT_MS / 2 * CLOCK_NS_PER_MS);
 }
 
 static void test_patience_counts_from_the_arrival(void **state)
@@ -379,14 +380,14 @@ static void test_busy_flow_leaves_places_to_others(void **state)
     assert_int_equal(first, QUEUE_ALPHA * PLACES / (QUEUE_ALPHA + 1) + 1);
     while (queue_reserve(large, 4))
         second++;
-    assert_in_range(second, 1, PLACES - first - 1);
+    assert_int_in_range(second, 1, PLACES - first - 1);
     assert_false(queue_reserve(large, 3));
     assert_true(queue_reserve(large, 5));
     for (int i = 0; i < PLACES / 2; i++)
         queue_leave(large, 3);
     while (queue_reserve(large, 4)) /* what the busy flow frees is for all */
         second++;
-    assert_in_range(second, PLACES / 2, PLACES * 3 / 5);
+    assert_int_in_range(second, PLACES / 2, PLACES * 3 / 5);
     assert_true(queue_reserve(large, 5));
     queue_close(&large);
 }
@@ -415,7 +416,7 @@ static void test_take_waits_as_long_as_told_for_the_first(void **state)
     struct request *taken[MAX];
     int64_t start_ms = clock_now_ms();
     assert_int_equal(take(taken, MAX, 30), 0);
-    assert_in_range(clock_now_ms() - start_ms, 29, WAIT_MS / 2);
+    assert_int_in_range(clock_now_ms() - start_ms, 29, WAIT_MS / 2);
 }
 
 static void *push_later(void *argument)
@@ -567,8 +568,8 @@ static void test_workers_take_each_request_in_one_batch(void **state)
     hand_over();
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
-#define TEST_MANY(name) cmocka_unit_test_setup_teardown(name, start_many, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
+#define TEST_MANY(name) cmocka_unit_test_setup_teardown(name, start_many, finish)
 
 int main(void)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/test_range.h"
 #include "base/text.h"
 #include "base/identifier.h"
 #include "service/request/prepared.h"
@@ -29,7 +30,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     stock_snapshots_close(&snapshots);
@@ -118,7 +119,7 @@ static void test_an_old_snapshot_is_given_to_nobody(void **state)
     keep("a", NOW, 7);
     for (int i = 0; i < 3; i++)
         assert_int_equal(find("a", NOW + STOCK_SNAPSHOT_AGE_MS_MAX * MS), -1);
-    assert_in_range(STOCK_SNAPSHOT_AGE_MS_MAX, STOCK_SNAPSHOT_FRESH_MS, 99);
+    assert_int_in_range(STOCK_SNAPSHOT_AGE_MS_MAX, STOCK_SNAPSHOT_FRESH_MS, 99);
 }
 
 static void test_an_unknown_sku_is_remembered_as_long(void **state)
@@ -206,7 +207,7 @@ static void test_the_bytes_have_a_limit(void **state)
     for (int i = 0; i < 100; i++) {
         snprintf(sku, sizeof sku, "s%d", i);
         keep(sku, NOW, LENGTH);
-        assert_in_range(stock_snapshots_bytes(snapshots), 1, STOCK_SNAPSHOT_BYTES_MAX);
+        assert_int_in_range(stock_snapshots_bytes(snapshots), 1, STOCK_SNAPSHOT_BYTES_MAX);
     }
     assert_int_equal(find("s0", NOW), LENGTH);
     assert_int_equal(find("s99", NOW), -1);
@@ -278,23 +279,23 @@ static void test_answers_live_as_long_as_somebody_holds_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_was_never_read_is_due, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_fresh_snapshot_is_given_to_all, start, stop),
+        cmocka_unit_test_setup_teardown(test_what_was_never_read_is_due, start, finish),
+        cmocka_unit_test_setup_teardown(test_a_fresh_snapshot_is_given_to_all, start, finish),
         cmocka_unit_test_setup_teardown(test_one_request_reads_it_anew_while_others_are_answered,
-                                        start, stop),
-        cmocka_unit_test_setup_teardown(test_an_old_snapshot_is_given_to_nobody, start, stop),
-        cmocka_unit_test_setup_teardown(test_an_unknown_sku_is_remembered_as_long, start, stop),
+                                        start, finish),
+        cmocka_unit_test_setup_teardown(test_an_old_snapshot_is_given_to_nobody, start, finish),
+        cmocka_unit_test_setup_teardown(test_an_unknown_sku_is_remembered_as_long, start, finish),
         cmocka_unit_test_setup_teardown(test_an_earlier_reading_does_not_replace_a_later_one, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_after_a_change_the_ledger_is_asked, start, stop),
+                                        finish),
+        cmocka_unit_test_setup_teardown(test_after_a_change_the_ledger_is_asked, start, finish),
         cmocka_unit_test_setup_teardown(test_what_was_asked_before_a_change_is_not_kept, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_the_one_read_longest_ago_makes_room, start, stop),
-        cmocka_unit_test_setup_teardown(test_unknown_skus_take_no_place_from_a_sale, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_bytes_have_a_limit, start, stop),
-        cmocka_unit_test_setup_teardown(test_idle_snapshots_leave, start, stop),
+                                        finish),
+        cmocka_unit_test_setup_teardown(test_the_one_read_longest_ago_makes_room, start, finish),
+        cmocka_unit_test_setup_teardown(test_unknown_skus_take_no_place_from_a_sale, start, finish),
+        cmocka_unit_test_setup_teardown(test_the_bytes_have_a_limit, start, finish),
+        cmocka_unit_test_setup_teardown(test_idle_snapshots_leave, start, finish),
         cmocka_unit_test_setup_teardown(test_answers_live_as_long_as_somebody_holds_them, start,
-                                        stop),
+                                        finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,11 +29,13 @@ enum {
  * sleeps between a statement and its commit must not keep its row locks for ever: MariaDB ends idle
  * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
  * Either server takes the other's comment as nothing, so neither stands as a statement of its own:
- * MySQL refuses an empty statement. */
+ * MySQL refuses an empty statement. From 11.6.2 on MariaDB refuses to lock rows that have changed
+ * since the snapshot, unless it is told to behave as all other servers do. */
 static const char session_setup[] = /* %d: how long to wait for a row */
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
     "innodb_lock_wait_timeout=%d, group_concat_max_len=16777215, autocommit=1"
     "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
+    "/*M!110602 , innodb_snapshot_isolation=0 */"
     "/*!80000 , wait_timeout=10 */;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
@@ -340,28 +342,45 @@ static void set_file(MYSQL *mysql, enum mysql_option option, const char *path)
 }
 
 /* The connect fails unless the server speaks TLS and shows a certificate of the host, signed by an
- * authority of `ca` or of the system. The two libraries have different options for that. */
+ * authority of `ca` or of the system. Without either, Connector/C 3.4 trusts any certificate of a
+ * server that knows the user's password. The two libraries have different options for that. */
 static void demand_tls(MYSQL *mysql, const struct url *url)
 {
     set_file(mysql, MYSQL_OPT_SSL_CERT, url->cert);
     set_file(mysql, MYSQL_OPT_SSL_KEY, url->key);
+    if (url->ca[0] != '\0')
+        mysql_options(mysql, MYSQL_OPT_SSL_CA, url->ca);
+    else
+        mysql_options(mysql, MYSQL_OPT_SSL_CAPATH, "/etc/ssl/certs");
 #ifdef MARIADB_PACKAGE_VERSION
     static const my_bool yes = 1;
-    set_file(mysql, MYSQL_OPT_SSL_CA, url->ca);
     mysql_options(mysql, MARIADB_OPT_TLS_PASSPHRASE, ""); /* else OpenSSL asks at the terminal */
     mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
 #else
     static const unsigned mode = SSL_MODE_VERIFY_IDENTITY;
-    if (url->ca[0] != '\0')
-        mysql_options(mysql, MYSQL_OPT_SSL_CA, url->ca);
-    else
-        mysql_options(mysql, MYSQL_OPT_SSL_CAPATH, "/etc/ssl/certs");
     mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
 #endif
     static const unsigned tcp = MYSQL_PROTOCOL_TCP; /* also to "localhost" */
     mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
     mysql_options(mysql, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
+}
+
+/* The connect is without TLS, whatever the server offers. Connector/C 3.4 demands TLS unless it is
+ * told otherwise, and Debian's does not; MySQL's library takes what it gets, and needs a server's
+ * key in order to send a password without TLS. */
+static void forgo_tls(MYSQL *mysql)
+{
+#ifdef MARIADB_PACKAGE_VERSION
+    static const my_bool no = 0;
+    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &no);
+    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &no);
+#else
+    static const unsigned mode = SSL_MODE_DISABLED;
+    static const bool yes = true;
+    mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
+    mysql_options(mysql, MYSQL_OPT_GET_SERVER_PUBLIC_KEY, &yes);
+#endif
 }
 
 /* Connects to one address, or by the socket. False with the error kept and no connection. */
@@ -380,6 +399,8 @@ static bool connect_to(struct db *db, const char *host)
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     if (url->tls)
         demand_tls(db->mysql, url);
+    else
+        forgo_tls(db->mysql);
     if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
                            url->database, url->servers[db->server].port, socket,
                            CLIENT_MULTI_STATEMENTS))

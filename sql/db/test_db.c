@@ -36,7 +36,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     db_close(&db);
@@ -151,6 +151,30 @@ static void test_session_is_utc_strict_and_read_committed(void **state)
                                "'transaction_isolation') AND Value='READ-COMMITTED'"),
                      DB_OK);
     assert_non_null(db_row(db));
+}
+
+/* The value of a variable or a status of the session; "" when the server does not know it. */
+static const char *shown(const char *what, const char *name)
+{
+    char text[128];
+    snprintf(text, sizeof text, "SHOW SESSION %s LIKE '%s'", what, name);
+    assert_int_equal(query(db, text), DB_OK);
+    char **row = db_row(db);
+    return row ? row[1] : "";
+}
+
+/* MariaDB has it on from 11.6.2 on: a statement then fails where another server waits. */
+static void test_session_locks_rows_that_changed_since_its_snapshot(void **state)
+{
+    (void)state;
+    assert_string_not_equal(shown("VARIABLES", "innodb_snapshot_isolation"), "ON");
+}
+
+/* MariaDB offers TLS by itself from 11.4 on, and client libraries differ in what they do then. */
+static void test_mysql_url_leads_past_tls(void **state)
+{
+    (void)state;
+    assert_string_equal(shown("STATUS", "Ssl_cipher"), "");
 }
 
 static void test_failed_connect_backs_off(void **state)
@@ -517,7 +541,7 @@ static void test_commit_that_the_server_calls_an_error_is_unknown(void **state)
     assert_int_equal(run_over_wire(WIRE_SAYS_ERROR), 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
 {
@@ -529,6 +553,8 @@ int main(void)
         cmocka_unit_test(test_percent_takes_two_hex_digits_alone),
         cmocka_unit_test(test_at_sign_in_the_socket_path_belongs_to_it),
         TEST(test_session_is_utc_strict_and_read_committed),
+        TEST(test_session_locks_rows_that_changed_since_its_snapshot),
+        TEST(test_mysql_url_leads_past_tls),
         TEST(test_failed_connect_backs_off),
         TEST(test_wrong_password_fails_the_connect),
         TEST(test_lost_connection_is_in_doubt_and_made_again),

@@ -102,7 +102,7 @@ static void test_rotated_secret_goes_on_signing_for_a_day(void **state)
     assert_string_equal(found.old_secret, SECRET);
     int64_t minutes =
         sql_server_do("SELECT TIMESTAMPDIFF(MINUTE,UTC_TIMESTAMP(3),old_secret_until)FROM webhook");
-    assert_in_range(minutes, 24 * 60 - 2, 24 * 60);
+    assert_int_in_range(minutes, 24 * 60 - 2, 24 * 60);
     sql_server_do("UPDATE webhook SET old_secret_until=UTC_TIMESTAMP(3)-INTERVAL 1 SECOND");
     look();
     assert_string_equal(found.old_secret, "");

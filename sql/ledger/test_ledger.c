@@ -73,7 +73,7 @@ static int start_without_bulk(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     (void)state;
     ledger_close(&ledger);
@@ -1051,7 +1051,7 @@ static void test_held_row_is_waited_for_once(void **state)
     int64_t start_ms = clock_now_ms();
     assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_FAILED);
     assert_true(ledger_met_held_row(ledger));
-    assert_in_range(clock_now_ms() - start_ms, 900, 2900); /* two tries would take longer */
+    assert_int_in_range(clock_now_ms() - start_ms, 900, 2900); /* two tries would take longer */
     ledger_row_holder(ledger, holder);
     assert_true(strncmp(holder, "connection ", 11) == 0 || strcmp(holder, "unknown") == 0);
     late_query(&other, "ROLLBACK");
@@ -1182,10 +1182,10 @@ static void test_times_are_written_in_utc_to_the_ms(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 #define TEST_WITHOUT_BULK(name)                                                                    \
     {                                                                                              \
-#name " without bulk", name, start_without_bulk, stop, NULL                                \
+#name " without bulk", name, start_without_bulk, finish, NULL                              \
     }
 
 int main(void)

@@ -87,7 +87,7 @@ static void test_1100_starts_leave_the_numbers_of_running_daemons_alone(void **s
         snprintf(name, sizeof name, "start:%d", i);
         struct ledger_node start = of(name, -1);
         assert_int_equal(take(&start), LEDGER_OK);
-        assert_in_range(start.number, 0, LEDGER_NODES - 1);
+        assert_int_in_range(start.number, 0, LEDGER_NODES - 1);
         assert_false(taken[start.number]);
         if (i % 2 == 0)
             assert_int_equal(ledger_node_release(ledger, &start), LEDGER_OK);

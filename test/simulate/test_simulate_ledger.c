@@ -446,7 +446,7 @@ static void adopt_version(const struct ledger_sale *sale, struct ledger_sale *ot
 {
     struct row *row = row_of_sale(sale->sku);
     uint32_t version = sale->settings.version;
-    assert_in_range(version - other->settings.version, 0, 1000);
+    assert_int_in_range(version - other->settings.version, 0, 1000);
     other->settings.version = row->was.sale.settings.version = version;
     for (uint32_t i = 0; (row = row_of_segment(sale->sku, i)); i++)
         row->was.segment.settings_version = version;

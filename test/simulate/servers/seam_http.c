@@ -4,6 +4,13 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 
+/* Since 1.0, libmicrohttpd promises not to change the text. */
+#if MHD_VERSION < 0x01000000
+typedef void response_text;
+#else
+typedef const void response_text;
+#endif
+
 struct MHD_Response {
     const char *text;
     void (*release)(void *context);
@@ -15,20 +22,25 @@ const char *seam_http_text(const struct MHD_Response *response)
     return response->text;
 }
 
+static struct MHD_Response *make(const char *text)
+{
+    struct MHD_Response *response = calloc(1, sizeof *response);
+    response->text = text;
+    return response;
+}
+
 struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
                                                      enum MHD_ResponseMemoryMode mode)
 {
     (void)size, (void)mode;
-    struct MHD_Response *response = calloc(1, sizeof *response);
-    response->text = buffer;
-    return response;
+    return make(buffer);
 }
 
 struct MHD_Response *MHD_create_response_from_buffer_with_free_callback_cls(
-    size_t size, void *buffer, MHD_ContentReaderFreeCallback release, void *context)
+    size_t size, response_text *buffer, MHD_ContentReaderFreeCallback release, void *context)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(size, buffer, MHD_RESPMEM_PERSISTENT);
+    (void)size;
+    struct MHD_Response *response = make(buffer);
     response->release = release;
     response->context = context;
     return response;
