@@ -1,4 +1,4 @@
-"""deploy/stack: only the owner of its folder reaches its servers."""
+"""deploy/stack: only the owner of its folder reaches its servers, and they start in any locale."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from harness.processes import HarnessError
 from harness.redis import Redis
-from harness.servers import MYSQLD, run_tool
+from harness.servers import MYSQLD, run_tool, wrapped
 
 
 @pytest.fixture
@@ -68,3 +68,18 @@ def test_ledger_is_the_server_that_a_path_names(tmp_path):
 def test_ledger_that_is_not_installed_is_named(tmp_path):
     with pytest.raises(HarnessError, match="there is no /none/mysqld"):
         run_tool("up", tmp_path / "stack", "mariadb", env={"MYSQLD": "/none/mysqld"})
+
+
+@pytest.mark.parametrize("server, program", [("redis", "redis-server"), ("mariadb", "mariadbd"),
+                                             ("etcd", "etcd"), ("zookeeper", "java")])
+def test_server_gets_a_locale_that_is_installed(server, program, tmp_path):
+    """Redis 8 ends at once in one that is not, which ssh may bring along from another machine."""
+    told = tmp_path / "told"
+    wrapper = wrapped(program, f'printf %s "$LC_ALL" >{told}', tmp_path / "bin")
+    env = {"LC_ALL": "xx_XX.UTF-8", "PATH": f"{wrapper.parent}:{os.environ['PATH']}",
+           "MYSQLD": str(wrapper) if server == "mariadb" else MYSQLD}
+    try:
+        run_tool("up", tmp_path / "stack", server, env=env)
+    finally:
+        run_tool("down", tmp_path / "stack", server)
+    assert told.read_text() == "C"

@@ -13,7 +13,7 @@ import pytest
 
 from harness.client import send
 from harness.daemon import PATIENT, STEADY, TOKEN, Daemon
-from harness.processes import BUILD, PROGRAM, ROOT, free_port, spawn as start_process, wait_until
+from harness.processes import BUILD, PROGRAM, ROOT, free_port, spawn_server, wait_until
 from harness.supervisor import Supervisor
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -284,11 +284,10 @@ def local_redis(tmp_path, etc):
                     "-subj", "/CN=redis", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
                     "-out", ca], check=True, capture_output=True, timeout=SECONDS_MAX)
     ca.chmod(0o600)
-    server = start_process(["redis-server", "--port", "0", "--save", "", "--dir", tmp_path,
-                            "--unixsocket", socket, "--unixsocketperm", "777",
-                            "--bind", "127.0.0.1", "--tls-port", port, "--tls-auth-clients", "no",
-                            "--tls-cert-file", ca, "--tls-key-file", key, "--tls-ca-cert-file", ca],
-                           stdout=subprocess.DEVNULL)
+    server = spawn_server(["redis-server", "--port", "0", "--save", "", "--dir", tmp_path,
+                           "--unixsocket", socket, "--unixsocketperm", "777",
+                           "--bind", "127.0.0.1", "--tls-port", port, "--tls-auth-clients", "no",
+                           "--tls-cert-file", ca, "--tls-key-file", key, "--tls-ca-cert-file", ca])
     try:
         wait_until(socket.exists, "the socket of Redis")
         yield socket, port

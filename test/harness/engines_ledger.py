@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 
 from harness.ledger import Ledger
-from harness.processes import HarnessError, free_port, server_folder, spawn, wait_until
+from harness.processes import HarnessError, free_port, server_folder, spawn_server, wait_until
 from harness.servers import MariaServer, Server, is_mysql, mysqld_argv
 from harness.stack import Stack
 
@@ -36,8 +36,7 @@ class Node(Server):
 
     def start(self, wait=True):
         with open(self.directory / "log", "ab") as log:
-            self.process = spawn(self.argv(), stdout=log, stderr=log,
-                                 env={**os.environ, **self.env})
+            self.process = spawn_server(self.argv(), log, self.env)
         if wait:
             self.wait_answers()
 
@@ -227,7 +226,7 @@ class GaleraTrio(Nodes):
     TRANSFER = """#!/bin/sh
 case "$*" in
 *joiner*) echo ready 127.0.0.1/given; echo POSITION ;;
-*) echo done POSITION ;;
+*) cat >/dev/null; echo done POSITION ;;  # newer servers say who may log in, and want it read
 esac
 """
 
@@ -253,6 +252,7 @@ esac
         port = self.ports[number - 1]
         node.env = {"PATH": f"{self.directory}:{os.environ['PATH']}"}
         node.options = [
+            "--loose-plugin-wsrep-provider=OFF",  # it takes the option away that isolates a node
             "--wsrep-on=ON", f"--wsrep-provider={GALERA_PROVIDER}",
             "--wsrep-cluster-address=gcomm://" + ",".join(f"127.0.0.1:{p}" for p in self.ports),
             "--wsrep-cluster-name=seckill", f"--wsrep-node-name=n{number}",

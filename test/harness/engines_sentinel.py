@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from harness.processes import free_port, send_signal, server_folder, spawn, wait_until
+from harness.processes import free_port, send_signal, server_folder, spawn_server, wait_until
 from harness.redis import Redis
 
 ANSWER_SECONDS_MAX = 150  # a Sentinel that has stood still does nothing for 30 s
@@ -32,9 +32,8 @@ class RedisProcess:
 
     def start(self):
         with open(self.directory / "log", "ab") as log:
-            self.process = spawn(["redis-server", self.config,
-                                  *(["--sentinel"] if self.sentinel else [])],
-                                 stdout=log, stderr=log)
+            self.process = spawn_server(["redis-server", self.config,
+                                         *(["--sentinel"] if self.sentinel else [])], log)
 
     def ask(self, *words):
         """One command without the choice of a database, which a sentinel does not have."""

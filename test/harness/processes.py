@@ -60,6 +60,12 @@ def spawn(argv, **options):
                             stdin=subprocess.DEVNULL, start_new_session=True, **options)
 
 
+def spawn_server(argv, log=subprocess.DEVNULL, env=None):
+    """Starts a server that is not ours, whose output goes to `log`. It gets a locale that every
+    machine has: Redis 8 does not start in one that is not installed."""
+    return spawn(argv, stdout=log, stderr=log, env={**os.environ, "LC_ALL": "C", **(env or {})})
+
+
 def clean_environment():
     """Our environment without options of the service that the user may have exported."""
     return {name: value for name, value in os.environ.items()

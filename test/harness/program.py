@@ -11,7 +11,8 @@ from harness.client import send
 from harness.processes import (HarnessError, clean_environment, send_signal, spawn, threads_of,
                                wait_until)
 
-LISTENING = re.compile(r"event\"?[=:]\"?listening\b.*\baddress\"?[=:]\"?([\d.]+):(\d+)")
+LISTENING = re.compile(
+    r"event\"?[=:]\"?listening\b.*\baddress\"?[=:]\"?\[?([\d.]+|[\da-f:]+)\]?:(\d+)")
 SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
 ASSERTION = "Assertion"
 REPORT_END = re.compile(r"^ *SUMMARY: .*", re.M)

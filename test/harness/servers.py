@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 
 from harness.ledger import Ledger
-from harness.processes import (ROOT, HarnessError, free_port, send_signal, server_folder, spawn,
-                               wait_until)
+from harness.processes import (ROOT, HarnessError, free_port, send_signal, server_folder,
+                               spawn_server, wait_until)
 from harness.redis import Redis
 
 STACK_TOOL = ROOT / "deploy" / "stack"
@@ -45,7 +45,7 @@ class Server:
 
     def start(self, wait=True):
         with open(self.directory / "log", "ab") as log:
-            self.process = spawn(self.argv(), stdout=log, stderr=log)
+            self.process = spawn_server(self.argv(), log)
         if wait:
             self.wait_answers()
 
@@ -146,6 +146,17 @@ def run_tool(verb, directory, *words, check=True, env=None):
     if check and done.returncode != 0:
         raise HarnessError(f"deploy/stack {verb}: {done.stderr.strip()}")
     return done.stdout
+
+
+def wrapped(program, line, folder):
+    """A program of the same name in a new folder, which runs a line of shell before the real one.
+    (What Redis was started with, /proc does not tell: its title has that place.)"""
+    real = shutil.which(program, path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin")
+    folder.mkdir()
+    wrapper = folder / program
+    wrapper.write_text(f'#!/bin/sh\n{line}\nexec {real} "$@"\n', encoding="ascii")
+    wrapper.chmod(0o755)
+    return wrapper
 
 
 class RedisAlone:

@@ -1,6 +1,7 @@
 """The harness itself: ports, lost connections, what an audit finds in Redis."""
 
 import http.client
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from chaos.clients import Client
 from chaos.record import Record
 from harness import audit, client
 from harness.processes import ROOT, HarnessError
+from harness.servers import RedisAlone, wrapped
 from harness.standstill import undisturbed
 
 TAKE_PORTS = """
@@ -29,6 +31,14 @@ def test_no_two_processes_are_given_the_same_port():
         taker.communicate("\n")
     assert len(ports) == 80
     assert len(set(ports)) == len(ports)
+
+
+def test_servers_of_tests_get_a_locale_that_is_installed(monkeypatch, tmp_path):
+    wrapper = wrapped("redis-server", f'printf %s "$LC_ALL" >{tmp_path}/told', tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
+    with RedisAlone():
+        assert (tmp_path / "told").read_text() == "C"
 
 
 class ResetConnection(http.client.HTTPConnection):
