@@ -4,7 +4,8 @@
 #   make run        install what is missing, build, start a private Redis and MariaDB under run/,
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test, except slow ones for
-#                   which nothing has changed since all passed (test/changed.py)
+#                   which nothing has changed since all passed (test/changed.py). TESTS="test/http"
+#                   takes these of the whole-process tests
 #   make test-all   these, too
 #   make check      the unit tests only
 #   make test-extra     the next three at once, and the tools of the load campaigns; needs npm
@@ -56,6 +57,9 @@
 #   make deb        Debian packages in build/deb, checked by lintian
 #   make test-deb   installs them in a new Debian under build/, serves a sale there, and purges them;
 #                   wants root
+#   make test-debian13   README's first commands on a new Debian 13 under build/: make run takes an
+#                   order, make test; PART=ci for some of its tests. Wants root. test-debian12 and
+#                   test-debian14, which is unstable, do the same there
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
 #
@@ -156,7 +160,7 @@ LOCK_VERSION := 1.0.0
 LOCK_DATE    := 2026-11-28
 lock_headers := lock/seclock.h lock/seclock_value.h
 
-.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -508,7 +512,7 @@ run:
 test:
 	@deploy/packages test
 	@$(MAKE) tests
-	@test/run
+	@test/run $(if $(TESTS),some $(TESTS))
 
 test-all:
 	@TEST_ALL=1 $(MAKE) test
@@ -731,6 +735,13 @@ test-deb:
 	@deploy/packages test-deb
 	@$(MAKE) deb
 	@test/deb/run $(deb_root)
+
+test-debian12: SUITE = bookworm
+test-debian13: SUITE = trixie
+test-debian14: SUITE = sid
+test-debian12 test-debian13 test-debian14:
+	@deploy/packages test-debian
+	@test/debian/run $(SUITE) $(PART)
 
 clean:
 	rm -rf $(BUILD)
