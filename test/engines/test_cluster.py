@@ -153,6 +153,26 @@ def test_slots_move_away_and_back_in_mid_load(on_cluster, cluster, spawn, load):
     finish(daemon, running)
 
 
+def test_slots_move_at_once_and_back_in_mid_load(on_cluster, cluster, spawn, load):
+    """Valkey 9 replicates a slot to its new owner, then hands it over: no client hears ASK."""
+    if not cluster.moves_at_once():
+        pytest.skip("the server moves the keys of a slot one by one")
+    cluster.calm()
+    daemon = spawn(on_cluster)
+    daemon.reset("demo", 10_000_000, SEGMENTS)
+    source, target = cluster.masters()[:2]
+    segments = segments_of(cluster, source)
+    slots = sorted({cluster.slot(segment_key(n)) for n in segments})
+    running = load(daemon, connections=16, seconds=60)
+    accept_more(daemon, 100)
+    for start, end in ((source, target), (target, source)):
+        cluster.move_at_once(slots, start, end)
+        settle_anew(cluster, segments)
+        assert cluster.owner(segment_key(segments[0])) is end
+    print(f"{len(slots)} slots moved twice, all at once")
+    finish(daemon, running)
+
+
 def test_whole_cluster_is_killed_and_comes_back(on_cluster, cluster, spawn):
     daemon = spawn(on_cluster)
     daemon.reset("demo", 50, 5)

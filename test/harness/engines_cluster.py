@@ -213,3 +213,26 @@ class RedisCluster:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
+
+    # --- Moving slots with all of their keys at once, which Valkey 9 can --------------------------
+
+    def moves_at_once(self):
+        """None of its servers answers ASK meanwhile."""
+        try:
+            return isinstance(self.alive()[0]("CLUSTER", "GETSLOTMIGRATIONS"), list)
+        except RuntimeError:
+            return False
+
+    def move_at_once(self, slots, source, target):
+        owner = target.id()
+        ranges = [word for slot in slots for word in ("SLOTSRANGE", slot, slot, "NODE", owner)]
+        source("CLUSTER", "MIGRATESLOTS", *ranges)
+        owned = set(slots)
+        self.wait("all nodes know the slots' new owner", lambda: all(
+            self.owns(node, target) >= owned for node in self.masters()))
+
+    @staticmethod
+    def owns(node, owner):
+        """The slots that the owner has, as the node knows."""
+        return {slot for low, high, master, *_ in node("CLUSTER", "SLOTS")
+                if master[1] == owner.port for slot in range(low, high + 1)}

@@ -4,7 +4,7 @@ import random
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -31,7 +31,7 @@ def expired_by(*daemons):
 
 
 def moment(text):
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%f%z")
 
 
 def make_overdue(stack):
@@ -198,7 +198,7 @@ def test_payments_race_expiry(pair):
 
     def buy_and_pay(n):
         order = pair[n % 2].order(qty=1 + n % 3).json()
-        late = (moment(order["expires_at"]) - datetime.utcnow()).total_seconds()
+        late = (moment(order["expires_at"]) - datetime.now(timezone.utc)).total_seconds()
         time.sleep(max(0, late + random.uniform(-0.1, 0.4)))
         return order["order_id"], pair[(n + 1) % 2].pay(order["order_id"]).status
     with ThreadPoolExecutor(24) as pool:
