@@ -3,6 +3,24 @@
 from mutant import NO_PART, Mutant
 
 MUTANTS: dict[str, Mutant] = {
+    # ---- heads ----
+    "library_answers_by_itself": Mutant(
+        "what libmicrohttpd refuses is answered with a problem document",
+        (("service/http/refusal.c",
+          "    reply_past_libmicrohttpd(connection,", "    (void)(connection,"),),
+        system="http/test_heads.py::test_first_line_that_is_none",
+        simulated=NO_PART),
+    "head_fills_the_memory": Mutant(
+        "a head that leaves no memory for an answer is refused, never closed in silence",
+        (("service/http/head.c", "MEMORY_MAX = CONNECTION_MEMORY - REPLY_BYTES,",
+          "MEMORY_MAX = CONNECTION_MEMORY,"),),
+        system="http/test_heads.py::test_long_head",
+        simulated=NO_PART),
+    "head_with_gaps": Mutant(
+        "a head that a proxy may read otherwise is refused",
+        (("service/http/head_0_9.c", "    return !gaps->broken;", "    return true;"),),
+        system="http/test_heads.py::test_head_that_others_may_read_otherwise",
+        simulated=NO_PART),
     # ---- the time of a call ----
     "deadlines_twice_as_long": Mutant(
         "every call is answered within the bound of its class",
