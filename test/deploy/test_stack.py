@@ -77,7 +77,8 @@ def test_server_gets_a_locale_that_is_installed(server, program, tmp_path):
     told = tmp_path / "told"
     wrapper = wrapped(program, f'printf %s "$LC_ALL" >{told}', tmp_path / "bin")
     env = {"LC_ALL": "xx_XX.UTF-8", "PATH": f"{wrapper.parent}:{os.environ['PATH']}",
-           "MYSQLD": str(wrapper) if server == "mariadb" else MYSQLD}
+           "MYSQLD": str(wrapper) if server == "mariadb" else MYSQLD,
+           "SECKILL_STACK_TEMPLATE": ""}  # which may be a MySQL's
     try:
         run_tool("up", tmp_path / "stack", server, env=env)
     finally:
