@@ -152,8 +152,9 @@ def log_size(cluster):
 
 @kind("maria", lasts=seconds(0.5, 2))
 def maria_disk_full(cluster, lasts):
-    """Its binary log, which is longer than every other file, cannot grow. If the server gives up it
-    is started again, as an init system does."""
+    """Its binary log, which is longer than every other file, cannot grow, as under a quota: writes
+    fail, while they would wait on a full disk. If the server gives up it is started again, as an
+    init system does."""
     server = cluster.maria_server
     pid = server.process.pid
     size = log_size(cluster)
