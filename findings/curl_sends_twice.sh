@@ -25,35 +25,6 @@ set -euo pipefail
 # shellcheck source=findings/fetch.bash
 . "$(dirname "$0")/fetch.bash"
 
-cat >"$temp/server.py" <<'END'
-import http.server
-import sys
-
-
-class Shop(http.server.BaseHTTPRequestHandler):
-    """Carries out every POST; answers the first of a connection only, and hangs up then."""
-
-    protocol_version = "HTTP/1.1"
-    answered = False
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        print("carried out", body.decode(), flush=True)
-        if self.answered:
-            self.close_connection = True
-            return
-        self.answered = True
-        self.send_response(201)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *words):
-        pass
-
-
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Shop).serve_forever()
-END
-
 listens() {
     python3 -c "import socket; socket.create_connection(('127.0.0.1', $port), 1)"
 }
@@ -61,7 +32,7 @@ listens() {
 show() {
     local port version
     port=$(free_port)
-    python3 "$temp/server.py" "$port" >"$temp/carried_out" 2>"$temp/log" &
+    python3 "$(dirname "$0")/hangs_up.py" "$port" >"$temp/carried_out" 2>"$temp/log" &
     pids+=("$!")
     wait_for listens
     version=$(run "$1" usr/bin/curl --version)

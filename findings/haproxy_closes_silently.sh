@@ -22,32 +22,6 @@ set -euo pipefail
 # shellcheck source=findings/fetch.bash
 . "$(dirname "$0")/fetch.bash"
 
-# Answers the first request of each connection; hangs up on the next, or on any with "hang".
-cat >"$temp/server.py" <<'END'
-import http.server
-import sys
-
-
-class Shop(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    answered = False
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.answered or body == b"hang":
-            self.close_connection = True
-            return
-        self.answered = True
-        self.send_response(201)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *words):
-        pass
-
-
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Shop).serve_forever()
-END
 cat >"$temp/client.py" <<'END'
 import socket
 import sys
@@ -91,7 +65,7 @@ show() {
 }
 
 server_port=$(free_port)
-python3 "$temp/server.py" "$server_port" 2>"$temp/server.log" &
+python3 "$(dirname "$0")/hangs_up.py" "$server_port" >"$temp/server.log" 2>&1 &
 pids+=("$!")
 fetch debian12 bookworm haproxy=2.6.12-1+deb12u4
 fetch debian13 trixie haproxy=3.0.11-1+deb13u4
