@@ -6,15 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/identifier.h"
 #include "base/text.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
 #include "service/request/order_id.h"
 #include "service/request/unescape.h"
-
-enum { FETCH_MS_MAX = 200 }; /* a page searches at most this long for orders that pass the filter */
 
 /* ---- the query ---- */
 
@@ -40,35 +37,6 @@ static const struct call_body orders_query = {
         },
     .other = "There is a query parameter other than sku, status, after and limit.",
 };
-
-/* ---- one page from the ledger ---- */
-
-/* Reads the next page, of at most asked->limit orders, and sets asked->after to where the page
- * behind it begins, or 0. Few rows of one call may pass the filter, so it repeats until the page is
- * full, all rows were seen, or the time is over. The caller frees the orders; NULL when the ledger
- * failed. */
-static struct ledger_record *fetch(struct ledger *ledger, struct request_call *asked,
-                                   size_t *count_out)
-{
-    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
-    enum ledger_result result = LEDGER_OK;
-    struct ledger_record *rows = calloc(asked->limit, sizeof *rows);
-    *count_out = 0;
-    if (!rows)
-        abort();
-    do {
-        size_t found = 0;
-        result = ledger_orders_list(ledger, &asked->filter, asked->after, asked->limit - *count_out,
-                                    rows + *count_out, &found, &asked->after);
-        *count_out += found;
-        assert(*count_out <= asked->limit);
-    } while (result == LEDGER_OK && *count_out < asked->limit && asked->after != 0 &&
-             clock_now_ns() < until_ns);
-    if (result == LEDGER_OK)
-        return rows;
-    free(rows);
-    return NULL;
-}
 
 /* ---- pages as JSON ---- */
 
@@ -103,17 +71,24 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
  * lower, so that its lists of users' orders cannot lock operators out. */
 static void page(struct call_worker *worker, struct request *request)
 {
+    struct request_call *asked = &request->call;
     size_t count = 0;
-    bool shop = request->call.filter.user_id[0] != '\0';
+    bool shop = asked->filter.user_id[0] != '\0';
     if (answers_bytes() > (shop ? ANSWERS_SHOP_MAX : ANSWERS_BYTES_MAX)) {
         answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
         return;
     }
-    struct ledger_record *orders = fetch(stock_ledger(worker->stock), &request->call, &count);
-    if (orders)
-        answer_page(&request->answer, orders, count, request->call.after);
+    struct ledger_record *orders = calloc(asked->limit, sizeof *orders);
+    if (!orders)
+        abort();
+    enum ledger_result result =
+        ledger_orders_list(stock_ledger(worker->stock), &asked->filter, asked->after, asked->limit,
+                           orders, &count, &asked->after);
+    if (result == LEDGER_OK)
+        answer_page(&request->answer, orders, count, asked->after);
     else
-        answer_problem(&request->answer, faults_problem(worker->stock));
+        answer_problem(&request->answer, result == LEDGER_LIMIT ? PROBLEM_TOO_MANY_ORDERS
+                                                                : faults_problem(worker->stock));
     free(orders);
 }
 
@@ -196,25 +171,15 @@ static json_t *payments_json(const struct ledger_payment_row *rows, size_t count
     return page;
 }
 
-/* Goes on, for a while, until the page is full: few rows of one call may pass the filter. */
 static void page_payments(struct call_worker *worker, struct request *request)
 {
     struct request_call *asked = &request->call;
-    const struct ledger_payment_filter *filter = &asked->payments;
-    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
     struct ledger_payment_row *rows = calloc(asked->limit, sizeof *rows);
-    enum ledger_result result = LEDGER_OK;
     size_t count = 0;
     if (!rows)
         abort();
-    do {
-        size_t found = 0;
-        result = ledger_payments_list(stock_ledger(worker->stock), filter, &asked->place,
-                                      asked->limit - count, rows + count, &found);
-        count += found;
-    } while (result == LEDGER_OK && count < asked->limit && asked->place.order_id != 0 &&
-             clock_now_ns() < until_ns);
-    if (result != LEDGER_OK)
+    if (ledger_payments_list(stock_ledger(worker->stock), &asked->payments, &asked->place,
+                             asked->limit, rows, &count) != LEDGER_OK)
         answer_problem(&request->answer, faults_problem(worker->stock));
     else if (answers_bytes() > ANSWERS_SHOP_MAX)
         answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);

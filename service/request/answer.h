@@ -63,6 +63,8 @@ enum {
       "Orders of the sale are reserved; see reserved.", 0)                                         \
     X(EVENTS_OFF, 409, "events_off", "Events off",                                                 \
       "The daemon notes no events; see the option events_retention_h.", 0)                         \
+    X(TOO_MANY_ORDERS, 409, "too_many_orders", "Too many orders",                                  \
+      "The user has more than 10000 orders; GET /admin/orders lists those of all users.", 0)       \
     X(WEBHOOKS_FULL, 409, "too_many_webhooks", "Too many webhooks",                                \
       "There are 64 webhooks already.", 0)                                                         \
     X(CURSOR_EXPIRED, 410, "cursor_expired", "Cursor expired",                                     \

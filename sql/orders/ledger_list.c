@@ -15,24 +15,29 @@ static void text_condition(struct sql_text *sql, const char *column, const char 
 }
 
 /* Finds a user's first LEDGER_USER_IDS_MAX orders above `after`, sorted, and appends them as a list
- * for SQL. `last_out`: the last of them when there are more, else 0. */
+ * for SQL. `last_out`: the last of them when there are more, else 0. DB_DUPLICATE: the user has too
+ * many. No index sorts them, since each new order would pay for it: all are read. */
 static enum db_result find_user_orders(struct ledger *ledger, const char *user_id, uint64_t after,
                                        struct sql_text *list, uint64_t *last_out)
 {
-    uint64_t id = 0;
-    size_t count = 0;
+    size_t all = 0, count = 0;
+    *last_out = 0;
     sql_begin(&ledger->sql,
-              "SELECT order_id FROM order_key WHERE user_id=%s AND order_id>%ju "
-              "ORDER BY order_id LIMIT %d",
-              user_id, after, LEDGER_USER_IDS_MAX + 1);
+              "SELECT order_id FROM(SELECT order_id FROM order_key WHERE user_id=%s LIMIT %d)k "
+              "ORDER BY order_id",
+              user_id, LEDGER_USER_ORDERS_MAX + 1);
     enum db_result result = ledger_read(ledger);
-    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
-    for (; row && count < LEDGER_USER_IDS_MAX; row = db_row(ledger->db)) {
-        id = ledger_u64(row[0]);
-        sql_printf(list, count++ == 0 ? "%ju" : ",%ju", id);
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
+        uint64_t id = ledger_u64(row[0]);
+        all++;
+        if (id <= after || *last_out != 0)
+            continue;
+        if (count == LEDGER_USER_IDS_MAX)
+            *last_out = after;
+        else
+            sql_printf(list, count++ == 0 ? "%ju" : ",%ju", after = id);
     }
-    *last_out = row ? id : 0;
-    return result;
+    return all > LEDGER_USER_ORDERS_MAX ? DB_DUPLICATE : result;
 }
 
 /* Begins a SELECT of the orders that one call reads; bounded, because a filter that lets little
@@ -72,7 +77,7 @@ enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger
     *next_out = 0;
     enum db_result result = text_orders(ledger, filter, after, &end);
     if (result != DB_OK)
-        return result == DB_NO ? LEDGER_OK : LEDGER_FAILED;
+        return result == DB_NO ? LEDGER_OK : result == DB_DUPLICATE ? LEDGER_LIMIT : LEDGER_FAILED;
     text_condition(sql, "sku", filter->sku);
     text_condition(sql, "user_id", filter->user_id);
     text_condition(sql, "status", filter->status);

@@ -182,8 +182,9 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
 /* ---- lists ---- */
 
 enum {
-    LEDGER_SCAN_MAX = 100000,  /* rows that one call reads to find the wanted ones */
-    LEDGER_USER_IDS_MAX = 512, /* orders of a user that one call reads */
+    LEDGER_SCAN_MAX = 10000,        /* rows that one call reads to find the wanted ones */
+    LEDGER_USER_ORDERS_MAX = 10000, /* orders of a user who can be listed */
+    LEDGER_USER_IDS_MAX = 500,      /* of these in one page; MariaDB makes a subquery of 1000 */
 };
 
 /* Selects the orders of a listing; "" stands for any. */
@@ -195,9 +196,10 @@ struct ledger_filter {
 
 /* Lists up to `max` orders with ids above `after`, sorted by id, without their keys; leaves out
  * damaged ones and notes them in ledger_fault. It reads at most LEDGER_SCAN_MAX rows along the
- * primary key; with a user in the filter, the user's keys (until ledger_purge deletes them) and at
- * most LEDGER_USER_IDS_MAX orders. So it may find fewer than there are: `next_out` is the id to go
- * on after; 0: there are no more. LEDGER_OK or LEDGER_FAILED. */
+ * primary key; with a user in the filter, the user's keys (until ledger_purge deletes them) and
+ * LEDGER_USER_IDS_MAX orders. So it may find fewer than there are: `next_out` is the id to go on after; 0: there
+ * are no more. LEDGER_OK, LEDGER_LIMIT (the user has more than LEDGER_USER_ORDERS_MAX orders) or
+ * LEDGER_FAILED. */
 enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);

@@ -140,6 +140,21 @@ static void test_scan_looks_at_a_bounded_number_of_rows(void **state)
     assert_int_equal(read_all(wanted, PAGE), 3);
 }
 
+static void test_user_with_too_many_orders_is_refused(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    uint64_t next = 0;
+    struct ledger_filter wanted = filter("", "many", "");
+    sql_server_do("INSERT INTO order_key(user_id,idempotency_key,order_id)"
+                  "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100)"
+                  "SELECT 'many',a.i*100+b.i,a.i*100+b.i FROM n a,n b");
+    assert_int_equal(ledger_orders_list(ledger, &wanted, 0, 1, page, &count, &next), LEDGER_OK);
+    sql_server_do("INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES('many','k',1)");
+    assert_int_equal(ledger_orders_list(ledger, &wanted, 0, 1, page, &count, &next), LEDGER_LIMIT);
+    assert_int_equal(count, 0);
+}
+
 static void test_listed_order_has_all_its_fields(void **state)
 {
     (void)state;
@@ -245,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_scan_gives_every_order_once_whatever_the_page),
         TEST(test_scan_looks_at_a_bounded_number_of_rows),
+        TEST(test_user_with_too_many_orders_is_refused),
         TEST(test_listed_order_has_all_its_fields),
         TEST(test_user_finds_every_order_whatever_the_page),
         TEST(test_late_commit_is_found_in_its_place),

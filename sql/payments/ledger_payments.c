@@ -98,11 +98,10 @@ enum ledger_result ledger_payments_list(struct ledger *ledger,
                                         struct ledger_payment_place *place, size_t max,
                                         struct ledger_payment_row *rows_out, size_t *count_out)
 {
-    enum { ROWS_MAX = 10000 }; /* that one call reads to find the wanted ones */
     bool all = filter->state == LEDGER_PAYMENT_DUE ||
                (filter->state == LEDGER_PAYMENT_NONE && filter->sku[0] == '\0');
-    size_t rows = all ? max : ROWS_MAX, read = 0;
-    assert(max > 0 && max <= ROWS_MAX);
+    size_t rows = all ? max : LEDGER_PAYMENTS_MAX, read = 0;
+    assert(max > 0 && max <= LEDGER_PAYMENTS_MAX);
     *count_out = 0;
     text_list(&ledger->sql, filter, place, rows);
     if (ledger_read(ledger) != DB_OK)

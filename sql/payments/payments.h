@@ -92,9 +92,11 @@ struct ledger_payment_place {
     char ref[PAYMENT_REF_SIZE];
 };
 
+enum { LEDGER_PAYMENTS_MAX = 1000 }; /* rows that one call reads to find the wanted ones */
+
 /* Lists up to `max` payments behind `place`, by order and name, and moves `place` on. Those due are
- * found by an index; of the others one call reads LEDGER_SCAN_MAX rows at most, so it may find
- * fewer than there are. Leaves out damaged ones and notes them in ledger_fault. LEDGER_OK or
+ * found by an index; of the others one call reads LEDGER_PAYMENTS_MAX rows, so it may find fewer
+ * than there are. Leaves out damaged ones and notes them in ledger_fault. LEDGER_OK or
  * LEDGER_FAILED. */
 enum ledger_result ledger_payments_list(struct ledger *ledger,
                                         const struct ledger_payment_filter *filter,
@@ -106,7 +108,7 @@ struct ledger_refunds_due {
     int64_t oldest_s;
 };
 
-enum { LEDGER_DUE_COUNT_MAX = 100000 };
+enum { LEDGER_DUE_COUNT_MAX = 1000 }; /* every few seconds, for each daemon */
 
 /* Counts the payments that are due back; of one sale, unless `sku` is "". LEDGER_OK or
  * LEDGER_FAILED. */

@@ -11,6 +11,7 @@ import pytest
 from harness.audit import answered
 from harness.client import order_bytes, read_response
 from harness.daemon import STEADY, TOKEN, Daemon
+from harness.ledger import numbers
 from harness.processes import wait_until
 from harness.proxy import COMMIT
 from description import Description, alike
@@ -449,6 +450,13 @@ def too_many_webhooks(world):
     return [daemon.admin("PUT", f"/admin/webhooks/w{n}", body) for n in range(65)][-1]
 
 
+def too_many_orders(world):
+    daemon = world.spawn()
+    daemon.stack.ledger.run("INSERT INTO order_key(user_id, idempotency_key, order_id) "
+                            f"SELECT 'guest', seq, seq FROM {numbers(10_001)}")
+    return daemon.get("/user/guest/orders")
+
+
 def cursor_expired(world):
     daemon = world.spawn(events_retention_h=24)
     daemon.stack.ledger.run("UPDATE event_feed SET oldest = 101, next = 101")
@@ -463,7 +471,8 @@ RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_state, payment_too_late, already_paid, hold_limit_reached, sale_in_use, refunds_due,
     payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
     headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown, events_off,
-    unknown_webhook, too_many_webhooks, cursor_expired, http_version_not_supported)}
+    unknown_webhook, too_many_orders, too_many_webhooks, cursor_expired,
+    http_version_not_supported)}
 
 
 @pytest.fixture(scope="module")
