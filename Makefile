@@ -13,6 +13,7 @@
 #   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
 #   make test-alerts    every alert of deploy/prometheus, by a Prometheus beside a daemon whose servers
 #                   are broken
+#   make test-growth    what each call and each step beside them reads in a ledger of a million orders
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
@@ -160,7 +161,7 @@ LOCK_VERSION := 1.0.0
 LOCK_DATE    := 2026-11-28
 lock_headers := lock/seclock.h lock/seclock_value.h
 
-.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-growth test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -545,6 +546,12 @@ test-alerts:
 	@deploy/packages alerts
 	@$(MAKE) tests
 	@test/run alerts
+
+# The table of what was read is build/growth.md, too.
+test-growth:
+	@deploy/packages test
+	@$(MAKE) tests
+	@test/run growth
 
 # What test/browser/package-lock.json and that of test/client name, from npm's registry.
 browser-modules client-modules: %-modules:

@@ -20,7 +20,7 @@ from harness.proxy import FaultProxy  # noqa: E402
 from harness.servers import TEMPLATE_VARIABLE, Etcd, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
 
-EXTRA = ("browser", "client", "loadtest")
+EXTRA = ("browser", "client", "growth", "loadtest")
 SEED = os.environ.get("TEST_SEED", "1")
 SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
 
