@@ -89,8 +89,8 @@ def examined(great):
 
 @pytest.fixture(scope="session")
 def shop(great, examined, tmp_path_factory):
-    with Daemon(great, tmp_path_factory.mktemp("shop"), [], events_retention_h=240, retention_days=30,
-                webhook_networks="127.0.0.0/8", **STEADY) as daemon:
+    with Daemon(great, tmp_path_factory.mktemp("shop"), [], events_retention_h=240,
+                retention_days=30, webhook_networks="127.0.0.0/8", **STEADY) as daemon:
         daemon.reconcile("past")
         daemon.reset("demo", total=100_000, segments=20, hold_max_s=86_400, pay_within_s=3600)
         daemon.reset("limited", total=100_000, segments=20, per_user_limit=5)

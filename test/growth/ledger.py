@@ -22,10 +22,10 @@ USER = f"IF(n%10=0,'{GUEST}',CONCAT('user-',n%100000))"
 # Of the sale `past`, which goes on: four of five orders are paid, the others have expired.
 ORDERS = f"""
 INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,idempotency_key,created_at)
-  SELECT {FIRST_ID}+n,'past',1,{USER},1,0,IF(n%5=4,'expired','paid'),CONCAT('key-',SHA1(n)),
+  SELECT {FIRST_ID}+n,'past',1,{USER},1,0,IF(n%5=4,'expired','paid'),LEFT(SHA2(n,256),32),
          UTC_TIMESTAMP(3)-INTERVAL 1 DAY FROM n;
 INSERT INTO order_key(user_id,idempotency_key,order_id)
-  SELECT {USER},CONCAT('key-',SHA1(n)),{FIRST_ID}+n FROM n;
+  SELECT {USER},LEFT(SHA2(n,256),32),{FIRST_ID}+n FROM n;
 UPDATE stock_segment SET sold=(SELECT COUNT(*)FROM n WHERE n%5<>4 AND n%20=segment),capacity=60000
  WHERE sku='past';
 UPDATE sale SET total=1200000 WHERE sku='past';
