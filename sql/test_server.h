@@ -123,6 +123,24 @@ static inline int64_t sql_server_status(const char *name)
     return number;
 }
 
+/* Rows that the server has examined for this connection so far, and for this question. */
+static inline int64_t sql_server_reads(struct db *db)
+{
+    static const char text[] = "SHOW SESSION STATUS LIKE 'Handler\\_read\\_%'";
+    int64_t sum = 0;
+    assert_int_equal(db_query(db, text, sizeof text - 1), DB_OK);
+    for (char **row = db_row(db); row; row = db_row(db))
+        sum += strtoll(row[1], NULL, 10);
+    return sum;
+}
+
+/* Rows examined since `before`, which sql_server_reads gave; the question itself costs some. */
+static inline int64_t sql_server_reads_since(struct db *db, int64_t before)
+{
+    int64_t now = sql_server_reads(db);
+    return now - before - (sql_server_reads(db) - now);
+}
+
 /* The server is a MariaDB, or a MySQL, which has no bulk bindings: it gets a commit as text. */
 static inline bool sql_server_is_mariadb(void)
 {

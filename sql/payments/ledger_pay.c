@@ -155,20 +155,25 @@ static bool is_payable(const struct locked *order)
 }
 
 /* Appends the names of the payments to look up, with their orders, in parentheses. False: there are
- * none. */
+ * none. The first stands twice: for an UPDATE or DELETE with one pair alone, MariaDB reads the whole
+ * table (findings/mariadb_one_pair_scans.sh). */
 static bool text_names(const struct paying *paying, struct sql_text *sql)
 {
-    size_t count = 0;
+    bool any = false;
     for (size_t i = 0; i < paying->set.count; i++) {
         const struct ledger_payment *payment = payment_at(paying, i);
         const struct locked *order = &paying->locked[order_set_first(&paying->set, i)];
-        if (ledger_payment_named(payment) &&
-            (paying->looks_all || (order->mine && !is_payable(order))))
-            sql_printf(sql, count++ == 0 ? "((%ju,%s)" : ",(%ju,%s)",
-                       paying->set.entries[i].order_id, payment->ref);
+        if (!ledger_payment_named(payment) ||
+            (!paying->looks_all && (!order->mine || is_payable(order))))
+            continue;
+        uint64_t order_id = paying->set.entries[i].order_id;
+        if (!any)
+            sql_printf(sql, "((%ju,%s)", order_id, payment->ref);
+        sql_printf(sql, ",(%ju,%s)", order_id, payment->ref);
+        any = true;
     }
     sql_append(sql, ")", 1);
-    return count > 0;
+    return any;
 }
 
 /* `tail`: how they are locked, or "". */

@@ -1,6 +1,8 @@
 /* Payments with names in the ledger: decided once, in the order's own transaction; refunded, listed
  * and counted; orders refunded or cut; reservations extended. */
 #include "base/fault.h"
+#include "sql/events/events.h"
+#include "sql/ledger/ledger_query.h"
 #include "sql/payments/payments.h"
 #include "sql/sales/sales.h"
 #include "sql/server/server.h"
@@ -432,6 +434,37 @@ static size_t read_all(const struct ledger_payment_filter *filter, size_t max)
     return all;
 }
 
+/* Of one pair alone MariaDB makes no look-up: each call would read all payments. */
+static void test_call_reads_the_payments_it_names_alone(void **state)
+{
+    (void)state;
+    enum { PAYMENTS = 4000, READS_MAX = 100 };
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at)"
+                  "SELECT seq,'s',1,'u',1,0,'cancelled','2026-01-01' FROM " SQL_NUMBERS ";"
+                  "INSERT INTO payment SELECT order_id,'p','refund_due','too_late','2026-01-01',"
+                  "NULL FROM orders;"
+                  "INSERT INTO refund_due SELECT order_id,'p','s','2026-01-01' FROM orders",
+                  PAYMENTS);
+    ledger_events_write(ledger, true);
+    for (size_t count = 1; count <= MANY; count += MANY - 1)
+        for (int kind = 0; kind < 3; kind++) {
+            for (size_t i = 0; i < count; i++)
+                name(i, 100 * count + i, kind == 0 ? "q" : "p");
+            int64_t before = sql_server_reads(ledger->db);
+            enum ledger_result result =
+                (kind == 0   ? ledger_pay
+                 : kind == 1 ? ledger_refund
+                             : ledger_payments_find)(ledger, list, payment_list, count);
+            int64_t reads = sql_server_reads_since(ledger->db, before);
+            assert_int_equal(result, LEDGER_OK);
+            if (reads > READS_MAX)
+                fail_msg("call %d of %zu payments reads %lld rows", kind, count, (long long)reads);
+        }
+    ledger_events_write(ledger, false);
+    assert_int_equal(rows("payment", "state='refunded'"), 1 + MANY);
+    assert_int_equal(rows("refund_due", "payment_ref='p'"), PAYMENTS - 1 - MANY);
+}
+
 static void test_payments_are_listed_in_pages_of_any_size(void **state)
 {
     (void)state;
@@ -521,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup(test_part_of_an_order_comes_back_once, start),
         cmocka_unit_test_setup(test_reserved_order_keeps_a_part, start),
         cmocka_unit_test_setup(test_due_payments_are_listed_counted_and_refunded, start),
+        cmocka_unit_test_setup(test_call_reads_the_payments_it_names_alone, start),
         cmocka_unit_test_setup(test_payments_are_listed_in_pages_of_any_size, start),
         cmocka_unit_test_setup(test_damaged_payments_are_left_out, start),
         cmocka_unit_test_setup(test_reservation_is_extended_within_its_bounds, start),
