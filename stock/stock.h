@@ -87,7 +87,7 @@ enum stock_state_result {
     STOCK_STATE_OK,         /* the order has the status asked for, since this call or before */
     STOCK_STATE_NO_ORDER,   /* no order has that id */
     STOCK_STATE_NO_PAYMENT, /* the order has no payment of that name */
-    STOCK_STATE_RETAKE,     /* its units are to be taken again by another call: nothing is done */
+    STOCK_STATE_EXPIRED,    /* a late payment, for stock_pay_late: nothing is done */
     STOCK_STATE_HOLD_LIMIT, /* it would be held for longer than its sale allows */
     STOCK_STATE_REFUSED,    /* the order's status does not allow it */
     STOCK_STATE_BUSY,       /* its segments could not be locked in time: nothing is done */

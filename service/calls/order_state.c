@@ -132,7 +132,7 @@ static void answer_state(struct call_worker *worker, struct request *request,
         answer_members(answer, PROBLEM_HOLD_LIMIT, NULL, ",\"latest\":\"%s\"", latest);
         break;
     case STOCK_STATE_REFUSED:
-        if (work->change == stock_pay && change->payment.state != LEDGER_PAYMENT_NONE)
+        if (work->change != stock_refund && change->payment.state != LEDGER_PAYMENT_NONE)
             answer_payment_refused(answer, change);
         else
             answer_refused(answer, &change->record, work->refused);
@@ -154,24 +154,28 @@ static void answer_state(struct call_worker *worker, struct request *request,
 
 /* ---- batches ---- */
 
+static call_work work_pay_late;
+
 /* True when the request must be tried again: somebody else has locked its order, and it may still
- * wait; or a late payment is to take its order's units again. */
+ * wait; or a late payment needs its order's units. */
 static bool wait_on(const struct call_worker *worker, struct request *request,
                     const struct stock_status_change *change, const struct state_work *work)
 {
-    bool retake = change->result == STOCK_STATE_RETAKE;
+    bool needs_units = change->result == STOCK_STATE_EXPIRED;
     bool waits = change->result == STOCK_STATE_BUSY && work->wait_ms(worker, request) > 0;
-    request->call.again = waits || retake;
-    request->call.locks |= retake; /* by the worker that waits for these */
+    request->call.again = waits || needs_units;
+    request->call.late = change->payment.late;
+    if (needs_units)
+        request->call.work = work_pay_late;
     return request->call.again;
 }
 
 static void fill_change(struct stock_status_change *change, const struct request_call *asked,
                         int64_t now_ms)
 {
-    change->no_retake = !asked->locks;
     change->record.order_id = asked->order_id;
     change->payment.ref = asked->payment_ref;
+    change->payment.late = asked->late;
     change->extension.expires_ms = asked->expires_ms;
     change->keep = asked->keep;
     change->restock = asked->restock;
@@ -235,25 +239,32 @@ static void answer_paid(struct answer *answer, const struct stock_status_change 
     order_answer_payment(answer, &change->record, members);
 }
 
+static const struct state_work pay = {
+    .change = stock_pay,
+    .wait_ms = pay_wait_ms,
+    .count = count_paid,
+    .answer = answer_paid,
+    .refused =
+        {
+            [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
+            [LEDGER_CANCELLED] = "The order was cancelled before it was paid; its units went back.",
+            [LEDGER_EXPIRED] =
+                "The payment came too late: the order has expired, and its units went back.",
+            [LEDGER_REFUNDED] = "The order's payment was paid back.",
+        },
+    .busy = "Another request is changing the order; nothing was done.",
+};
+
 static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
 {
-    static const struct state_work pay = {
-        .change = stock_pay,
-        .wait_ms = pay_wait_ms,
-        .count = count_paid,
-        .answer = answer_paid,
-        .refused =
-            {
-                [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
-                [LEDGER_CANCELLED] =
-                    "The order was cancelled before it was paid; its units went back.",
-                [LEDGER_EXPIRED] =
-                    "The payment came too late: the order has expired, and its units went back.",
-                [LEDGER_REFUNDED] = "The order's payment was paid back.",
-            },
-        .busy = "Another request is changing the order; nothing was done.",
-    };
     work_state(worker, requests, count, &pay);
+}
+
+static void work_pay_late(struct call_worker *worker, struct request **requests, size_t count)
+{
+    struct state_work late = pay;
+    late.change = stock_pay_late;
+    work_state(worker, requests, count, &late);
 }
 
 static void count_extended(const struct stock_status_change *change)
@@ -361,7 +372,7 @@ static enum call_start start(struct request *request, const struct call *call, c
     asked->payment_ref[0] = '\0';
     asked->keep = 0;
     asked->restock = false;
-    asked->locks = false;
+    asked->late = LEDGER_LATE_ASKED;
     if ((call->body_length > 0 || body->fields[0].must) &&
         !call_read_body(request, call, body, asked))
         return START_ANSWERED;

@@ -154,7 +154,7 @@ struct request_call {
     call_work_one *work_one; /* for work that carries requests one by one */
     bool changes;            /* writes: past the deadline its outcome is unknown, not unavailable */
     bool again;              /* set by work: not possible yet, goes to the end of the queue */
-    bool locks;              /* set with `again`: the worker of CALL_CANCEL carries it on */
+    enum ledger_late late;   /* of a payment; from NEEDS_UNITS on CALL_CANCEL's worker has it */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;

@@ -56,7 +56,7 @@ static size_t mark_taken(struct call_worker_thread *thread, size_t count)
 static struct queue *next_queue(struct call_worker_thread *thread, struct request *request)
 {
     struct queue *locking = thread->worker.service->calls[CALL_CANCEL];
-    if (!request->call.locks || thread->queue == locking)
+    if (request->call.late == LEDGER_LATE_ASKED || thread->queue == locking)
         return thread->queue;
     if (!queue_reserve(locking, request->flow)) {
         answer_problem(&request->answer, PROBLEM_OVERLOADED);

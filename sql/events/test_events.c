@@ -130,10 +130,10 @@ static void give_back(uint64_t id, enum ledger_status to, uint32_t keep)
     assert_true(order.moved);
 }
 
-static struct ledger_payment pay(uint64_t id, const char *ref, bool give_up)
+static struct ledger_payment pay(uint64_t id, const char *ref, enum ledger_late late)
 {
     struct ledger_record record = {.order_id = id}, *records = &record;
-    struct ledger_payment payment = {.ref = ref, .give_up = give_up}, *payments = &payment;
+    struct ledger_payment payment = {.ref = ref, .late = late}, *payments = &payment;
     assert_int_equal(ledger_pay(ledger, &records, &payments, 1), LEDGER_OK);
     return payment;
 }
@@ -156,7 +156,7 @@ static void test_each_change_of_an_order_is_an_event_with_its_version(void **sta
 {
     (void)state;
     sell(1, 3, "it's\\me");
-    pay(1, "ref-1", false);
+    pay(1, "ref-1", LEDGER_LATE_ASKED);
     give_back(1, LEDGER_REFUNDED, 2);
     give_back(1, LEDGER_REFUNDED, 0);
     assert_int_equal(pending_events(), 4);
@@ -206,7 +206,7 @@ static void test_late_money_is_retaken_or_due(void **state)
     struct ledger_order order = {
         .order_id = 1, .sku = "s", .user_id = "u", .round = 1, .qty = 1, .payment_ref = "late"};
     assert_int_equal(ledger_commit(ledger, &update, 1, &order, 1), LEDGER_OK);
-    assert_int_equal(pay(2, "later", true).state, LEDGER_PAYMENT_DUE);
+    assert_int_equal(pay(2, "later", LEDGER_LATE_NO_UNITS).state, LEDGER_PAYMENT_DUE);
     assert_int_equal(pending_events(), 2);
     expect(0, LEDGER_EVENT_RETAKEN, 1, 3, 1);
     assert_string_equal(events[0].payment_ref, "late");
@@ -220,7 +220,7 @@ static void test_orders_of_an_ended_round_expire_with_events(void **state)
     uint32_t ended = 0;
     sell(1, 1, "u");
     sell(2, 1, "v");
-    pay(2, "", false);
+    pay(2, "", LEDGER_LATE_ASKED);
     sql_server_do("DELETE FROM event_batch;UPDATE sale SET round=2;"
                   "INSERT INTO round_end(sku,round,units)VALUES('s',1,2)");
     assert_int_equal(ledger_round_end_step(ledger, "s", 1, 100, &ended), LEDGER_NO);
@@ -234,7 +234,7 @@ static void test_nothing_is_written_while_events_are_off(void **state)
     (void)state;
     ledger_events_write(ledger, false);
     sell(1, 1, "u");
-    pay(1, "p", false);
+    pay(1, "p", LEDGER_LATE_ASKED);
     give_back(1, LEDGER_REFUNDED, 0);
     ledger_events_write(ledger, true);
     assert_int_equal(pending(), 0);

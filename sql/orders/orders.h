@@ -319,16 +319,15 @@ bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, cha
 /* The condition, in SQL, under which the row `o` of orders may go to `to`. */
 const char *ledger_status_condition(enum ledger_status to);
 
-/* How a payment finds an order `o`, as the number of enum ledger_standing. In a statement that
- * locks the order, `locking` keeps what is read of the sale unchanged until the transaction ends; a
- * sale that another transaction is changing is LEDGER_UNSEEN then. */
+/* How a payment finds an order `o`, as the number of enum ledger_standing, for a statement that
+ * locks the order: what is read of the sale stays so until the transaction ends. */
 enum ledger_standing {
-    LEDGER_UNSEEN, /* there is no sale, or it is being changed */
+    LEDGER_UNSEEN, /* another transaction is changing the sale */
     LEDGER_IN_ROUND /* in the sale's present round, and in time by the ledger's clock */,
     LEDGER_OVERDUE, /* in the present round, and late; the sale lets late payments have units */
-    LEDGER_OVER,    /* another round, or the sale has late payments refunded */
+    LEDGER_OVER,    /* another round, no sale, or it has late payments refunded */
 };
-const char *ledger_status_standing(bool locking);
+const char *ledger_status_standing(void);
 
 /* What each statement that changes an order sets, too. */
 #define LEDGER_VERSION_NEXT "version=COALESCE(version,1)+1"

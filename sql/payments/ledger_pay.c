@@ -92,7 +92,7 @@ enum question { PAYABLE, PAYMENTS, HOLDS };
 /* Orders that nobody pays by name are locked only if they can be paid: no other column is read. */
 static void text_lock(struct sql_text *sql, const struct order_set *set, enum question question)
 {
-    const char *standing = ledger_status_standing(true);
+    const char *standing = ledger_status_standing();
     sql_begin(sql, "SELECT o.order_id");
     if (question != PAYABLE)
         sql_printf(sql, ",o.status,%-s,o.sku", standing);
@@ -186,7 +186,9 @@ static enum db_result find_payments(struct paying *paying,
         struct ledger_payment *payment = payment_at(paying, i);
         payment->state = LEDGER_PAYMENT_NONE;
         payment->outcome = LEDGER_OUTCOME_NONE;
-        payment->moved = payment->told = payment->retake = false;
+        payment->moved = payment->told = false;
+        if (payment->late != LEDGER_LATE_NO_UNITS)
+            payment->late = LEDGER_LATE_ASKED;
     }
     sql_begin(&ledger->sql, "SELECT order_id,payment_ref,state+0,outcome+0 FROM payment "
                             "FORCE INDEX(PRIMARY)WHERE(order_id,payment_ref)IN");
@@ -204,14 +206,15 @@ static enum db_result find_payments(struct paying *paying,
 static enum ledger_payment_outcome outcome_of(const struct locked *order,
                                               const struct ledger_payment *payment)
 {
-    bool over = order->standing == LEDGER_OVER || payment->give_up;
+    bool over = order->standing == LEDGER_OVER;
     switch (order->status) {
     case LEDGER_RESERVED:
         return order->standing == LEDGER_IN_ROUND  ? LEDGER_IN_TIME
                : over                              ? LEDGER_TOO_LATE
                : order->standing == LEDGER_OVERDUE ? LEDGER_RETAKEN
                                                    : LEDGER_OUTCOME_NONE;
-    case LEDGER_EXPIRED: /* without an outcome it is to be retaken, or its sale is being changed */
+    case LEDGER_EXPIRED:
+        over |= payment->late == LEDGER_LATE_NO_UNITS;
         return over ? LEDGER_TOO_LATE : LEDGER_OUTCOME_NONE;
     case LEDGER_PAID:
         return LEDGER_ALREADY_PAID;
@@ -235,8 +238,9 @@ static void decide_named(struct locked *order, struct ledger_payment *payment)
         pay_order(order, payment);
     } else if (payment->told) {
         payment->state = LEDGER_PAYMENT_DUE;
-    } else {
-        payment->retake = order->status == LEDGER_EXPIRED && order->standing != LEDGER_UNSEEN;
+    } else if (order->status == LEDGER_EXPIRED) {
+        payment->late = LEDGER_LATE_NEEDS_UNITS;
+        order->mine = false; /* its other payments wait for this one */
     }
 }
 
@@ -251,7 +255,7 @@ static void decide(struct paying *paying)
         } else if (!ledger_payment_named(payment)) {
             if (is_payable(order))
                 pay_order(order, payment);
-        } else if (twin) { /* if that is to be retaken, once */
+        } else if (twin) {
             payment->state = twin->state;
             payment->outcome = twin->outcome;
         } else if (payment->state == LEDGER_PAYMENT_NONE) {

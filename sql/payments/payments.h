@@ -17,15 +17,21 @@ const char *ledger_payment_outcome_name(enum ledger_payment_outcome outcome);
 /* The state of that name; LEDGER_PAYMENT_NONE: there is none. */
 enum ledger_payment_state ledger_payment_state_of(const char *name);
 
+/* How far an undecided payment has come. */
+enum ledger_late {
+    LEDGER_LATE_ASKED,       /* whether it is late is not known */
+    LEDGER_LATE_NEEDS_UNITS, /* its order has expired, and must have its units again first */
+    LEDGER_LATE_NO_UNITS,    /* and cannot have them: if it is late, it is too late */
+};
+
 struct ledger_payment {
     const char
-        *ref;     /* NULL or "": a payment without a name, of which only the order's status tells */
-    bool give_up; /* its order cannot have its units again: a late payment is too late */
+        *ref; /* NULL or "": a payment without a name, of which only the order's status tells */
+    enum ledger_late late;           /* in: NO_UNITS stays; out */
     enum ledger_payment_state state; /* out; NONE: not decided, or without a name */
     enum ledger_payment_outcome outcome;
-    bool moved;  /* out: this call has paid the order */
-    bool told;   /* out: this call has written the payment */
-    bool retake; /* out: not decided, because its order's units are to be taken again first */
+    bool moved; /* out: this call has paid the order */
+    bool told;  /* out: this call has written the payment */
 };
 
 static inline bool ledger_payment_named(const struct ledger_payment *payment)
@@ -39,10 +45,11 @@ static inline bool ledger_payment_named(const struct ledger_payment *payment)
  *
  *   known already ─► as it was   reserved, in time ─► taken, in time
  *   reserved, overdue ─► taken, retaken: it still has its units
- *   expired ─► `retake`; with `give_up`: due, too late
+ *   expired ─► not decided, NEEDS_UNITS; with NO_UNITS: due, too late
  *   paid ─► due, already paid    all else ─► due, too late
  *
- * but a sale that has late payments refunded, or is in a later round, makes each late payment due.
+ * but a sale that has late payments refunded, is in a later round or is gone makes each late
+ * payment due. Of one order's payments one at a time needs units.
  * Waits for nobody: an order that another transaction is changing is not decided, try it again; of
  * a payment without a name its record stays `payable`. An id may come more than once; its payments
  * are decided in their order. LEDGER_OK: what the records and payments say is on disk, unless it

@@ -106,7 +106,7 @@ static void test_status_and_time_decide_a_payment(void **state)
                                                          : LEDGER_PAYMENT_DUE);
             assert_int_equal(payments[0].moved, taken && times == 0);
             assert_int_equal(payments[0].told, decided && times == 0);
-            assert_int_equal(payments[0].retake, !decided);
+            assert_int_equal(payments[0].late == LEDGER_LATE_NEEDS_UNITS, !decided);
         }
     }
     assert_int_equal(rows("payment", "TRUE"), 5);
@@ -124,10 +124,13 @@ static void test_late_payment_is_due_where_its_order_cannot_have_units(void **st
     insert(3, 1, "expired", past);
     insert(4, 1, "expired", past);
     insert(5, 1, "reserved", future);
-    name(0, 1, "p");
-    payments[0].give_up = true;
-    pay(1);
-    assert_int_equal(payments[0].outcome, LEDGER_TOO_LATE);
+    insert(6, 1, "reserved", past);
+    for (uint64_t id = 1; id <= 6; id += 5) {
+        name(0, id, "p");
+        payments[0].late = LEDGER_LATE_NO_UNITS;
+        pay(1);
+        assert_int_equal(payments[0].outcome, id == 1 ? LEDGER_TOO_LATE : LEDGER_RETAKEN);
+    }
     sql_server_do("UPDATE sale SET refund_late=1");
     assert_int_equal(pay_one(2, "p"), LEDGER_TOO_LATE);
     assert_int_equal(pay_one(3, "p"), LEDGER_TOO_LATE);
@@ -138,17 +141,35 @@ static void test_late_payment_is_due_where_its_order_cannot_have_units(void **st
     assert_int_equal(rows("refund_due", "TRUE"), 4);
 }
 
-/* Without its sale nothing is decided until the caller knows that it is gone. */
-static void test_order_of_a_sale_that_is_gone_is_given_up(void **state)
+static void test_late_payment_of_a_sale_that_is_gone_is_due_at_once(void **state)
 {
     (void)state;
     insert(1, 1, "expired", past);
     sql_server_do("DELETE FROM sale");
+    assert_int_equal(pay_one(1, "p"), LEDGER_TOO_LATE);
+    assert_true(records[0].round_over && payments[0].told);
+}
+
+/* Nobody waits for the sale. What nothing leads back from needs no lock on it. */
+static void test_payment_while_another_transaction_has_the_sale(void **state)
+{
+    (void)state;
+    struct db *other = sql_server_open(sql_server_url());
+    insert(1, 1, "reserved", future);
+    insert(2, 1, "expired", past);
+    insert(3, 1, "expired", past);
+    sql_server_do("UPDATE orders SET round=2;UPDATE sale SET round=2;"
+                  "UPDATE orders SET round=1 WHERE order_id=3");
+    const char text[] = "START TRANSACTION;UPDATE sale SET round=3,refund_late=1";
+    assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
     assert_int_equal(pay_one(1, "p"), LEDGER_OUTCOME_NONE);
-    assert_true(records[0].round_over && !payments[0].retake);
-    payments[0].give_up = true;
-    pay(1);
-    assert_int_equal(payments[0].outcome, LEDGER_TOO_LATE);
+    assert_int_equal(payments[0].late, LEDGER_LATE_ASKED);
+    assert_int_equal(pay_one(2, "p"), LEDGER_OUTCOME_NONE);
+    assert_int_equal(payments[0].late, LEDGER_LATE_NEEDS_UNITS); /* its segments decide */
+    assert_int_equal(pay_one(3, "p"), LEDGER_TOO_LATE);
+    assert_int_equal(db_query(other, "ROLLBACK", 8), DB_OK);
+    assert_int_equal(pay_one(1, "p"), LEDGER_IN_TIME);
+    db_close(&other);
 }
 
 static void test_payments_of_one_order_are_decided_in_their_order(void **state)
@@ -168,7 +189,8 @@ static void test_payments_of_one_order_are_decided_in_their_order(void **state)
     assert_int_equal(payments[3].outcome, LEDGER_IN_TIME);
     assert_true(payments[0].told && !payments[3].told && !payments[4].moved);
     assert_string_equal(records[4].status, "paid");
-    assert_true(payments[1].retake && !payments[5].retake); /* once */
+    assert_int_equal(payments[1].late, LEDGER_LATE_NEEDS_UNITS);
+    assert_int_equal(payments[5].late, LEDGER_LATE_ASKED); /* one at a time */
     assert_int_equal(rows("payment", "TRUE"), 2);
 }
 
@@ -541,7 +563,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_status_and_time_decide_a_payment, start),
         cmocka_unit_test_setup(test_late_payment_is_due_where_its_order_cannot_have_units, start),
-        cmocka_unit_test_setup(test_order_of_a_sale_that_is_gone_is_given_up, start),
+        cmocka_unit_test_setup(test_late_payment_of_a_sale_that_is_gone_is_due_at_once, start),
+        cmocka_unit_test_setup(test_payment_while_another_transaction_has_the_sale, start),
         cmocka_unit_test_setup(test_payments_of_one_order_are_decided_in_their_order, start),
         cmocka_unit_test_setup(test_locked_order_is_not_decided, start),
         cmocka_unit_test_setup(test_payment_that_should_not_be_there_is_found, start),

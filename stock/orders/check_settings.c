@@ -91,19 +91,19 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     return learnt;
 }
 
-/* The end of the window does not hinder a late payment, whose order was made before. Another round
- * does, once the ledger has told of it. */
-static enum stock_outcome check_late(struct stock *stock, struct stock_order *order)
+/* A late payment waits for no window: its order was made in one. The ledger has just said that the
+ * sale gives the order its units, so a snapshot that does not is out of date. While users are
+ * counted, the ledger takes no order. */
+static enum stock_outcome check_late(struct stock *stock, const struct stock_order *order)
 {
-    struct sale *sale = order->group->sale;
-    struct ledger_settings settings = order->group->snapshot.settings;
-    settings.ends_ms = 0;
-    if (settings.refund_late) /* the ledger's next look decides */
-        return STOCK_AGAIN;
-    if (order->round == order->group->snapshot.round)
-        return stock_window_check(&settings, order->created_ms, &order->at_ms);
-    if (order->round > order->group->snapshot.round) /* this process has missed a reset */
+    struct group *group = order->group;
+    const struct ledger_settings *settings = &group->snapshot.settings;
+    struct sale *sale = group->sale;
+    if (!settings->refund_late && !settings->counting && order->round == group->snapshot.round)
+        return STOCK_OPEN;
+    if (group->standing == NOT_ASKED)
         stock_sale_reload(stock, order->sku, &sale);
+    group->standing = CHANGED;
     return STOCK_AGAIN;
 }
 

@@ -1,77 +1,69 @@
 /* Pays orders and extends their reservations, for clients.
  *
- *   late payments of expired orders ─► stock_sell takes their units again and pays them, as it
- *     accepts new orders
- *   all others, and those that cannot have units ─► ledger_pay: in time, already paid, too late?
+ *   ledger_pay: in time, already paid, too late? ─► an expired order needs its units again
+ *     ─► stock_sell takes them and pays the order, as it accepts new ones
+ *     ─► it cannot have them ─► ledger_pay: the payment is due back
  *
  * why_the_order_path: a late payment takes its units as any order does, under the same locks,
  * fences, limits and settings, so that it can break no promise that an order keeps. Only its row is
- * there already: the transaction moves it from expired to paid, and writes the payment. */
+ * there already: the transaction moves it from expired to paid, and writes the payment. What the
+ * ledger has said before decides nothing: the commit takes only an order that is expired then, and
+ * no known payment. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "stock/returns/trial.h"
 #include "stock/stock_core.h"
 
-/* ---- the result of one try ---- */
-
-static enum stock_state_result result_by_payment(const struct stock_status_change *change)
-{
-    const struct ledger_record *record = &change->record;
-    switch (change->payment.state) {
-    case LEDGER_PAYMENT_TAKEN:
-        return STOCK_STATE_OK;
-    case LEDGER_PAYMENT_DUE:
-    case LEDGER_PAYMENT_REFUNDED:
-        return STOCK_STATE_REFUSED;
-    default: /* somebody is changing the order or its sale */
-        return record->status[0] == '\0' ? STOCK_STATE_NO_ORDER : STOCK_STATE_BUSY;
-    }
-}
-
-static enum stock_state_result result_by_status(const struct ledger_record *record)
-{
-    if (record->status[0] == '\0')
-        return STOCK_STATE_NO_ORDER;
-    if (strcmp(record->status, ledger_status_name(LEDGER_PAID)) == 0)
-        return STOCK_STATE_OK;
-    /* A reserved order that is not payable is overdue, or its round is over, though nobody has
-     * expired it yet. */
-    return record->payable ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
-}
-
 /* ---- paying in the ledger ---- */
 
-static void read_paid(struct stock_status_change *change)
+static enum stock_state_result result_of(const struct stock_status_change *change)
 {
-    change->result = change->record.damaged                   ? STOCK_STATE_DAMAGED
-                     : ledger_payment_named(&change->payment) ? result_by_payment(change)
-                                                              : result_by_status(&change->record);
-    change->moved = change->payment.moved;
-    change->told |= change->payment.told;
-    /* Without its sale, or in a later round, an order has no units to take. */
-    change->payment.give_up |= change->record.round_over;
+    const struct ledger_record *record = &change->record;
+    enum ledger_payment_state state = change->payment.state;
+    bool named = ledger_payment_named(&change->payment);
+    if (record->damaged)
+        return STOCK_STATE_DAMAGED;
+    if (record->status[0] == '\0')
+        return STOCK_STATE_NO_ORDER;
+    if (change->payment.late == LEDGER_LATE_NEEDS_UNITS)
+        return STOCK_STATE_EXPIRED;
+    /* Somebody is changing the order or its sale. A reserved order that is not payable is overdue,
+     * or its round is over, though nobody has expired it yet. */
+    if (named ? state == LEDGER_PAYMENT_NONE : record->payable)
+        return STOCK_STATE_BUSY;
+    bool paid = named ? state == LEDGER_PAYMENT_TAKEN
+                      : strcmp(record->status, ledger_status_name(LEDGER_PAID)) == 0;
+    return paid ? STOCK_STATE_OK : STOCK_STATE_REFUSED;
 }
 
-static void pay_in_ledger(struct stock *stock, struct trial *trial)
+/* False, with the results set, when the ledger has not answered. */
+static bool pay_in_ledger(struct stock *stock, struct trial *trial)
 {
     struct ledger_record *records[STOCK_CHANGES_MAX];
     struct ledger_payment *payments[STOCK_CHANGES_MAX];
     enum ledger_result paid = ledger_pay(stock->ledger, trial_records(trial, records),
                                          trial_payments(trial, payments), trial->open_count);
-    if (paid == LEDGER_DAMAGED) { /* the next try pays the others */
-        for (size_t i = 0; i < trial->open_count; i++)
-            trial->open[i]->result = records[i]->damaged ? STOCK_STATE_DAMAGED : STOCK_STATE_FAILED;
-        return;
+    trial_set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        if (paid == LEDGER_OK) {
+            change->result = result_of(change);
+            change->moved = change->payment.moved;
+            change->told |= change->payment.told;
+        } else if (paid == LEDGER_DAMAGED && change->record.damaged) {
+            change->result = STOCK_STATE_DAMAGED; /* the next try pays the others */
+        }
     }
-    if (paid != LEDGER_OK) {
-        trial_set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
-        for (size_t i = 0; i < trial->open_count; i++)
-            payments[i]->retake = false;
-        return;
-    }
-    for (size_t i = 0; i < trial->open_count; i++)
-        read_paid(trial->open[i]);
+    return paid == LEDGER_OK;
+}
+
+void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
+    do
+        pay_in_ledger(stock, &trial);
+    while (trial_goes_on(stock, &trial));
 }
 
 /* ---- units taken again ---- */
@@ -89,8 +81,9 @@ static void fill_order(struct stock_order *order, const struct stock_status_chan
     memcpy(order->user_id, record->user_id, sizeof order->user_id);
 }
 
-static void read_retaken(struct stock_status_change *change, struct stock_order *order)
+static void read_order(struct stock_status_change *change, struct stock_order *order)
 {
+    change->result = STOCK_STATE_BUSY;
     switch (order->outcome) {
     case STOCK_ACCEPTED:
         change->payment.state = LEDGER_PAYMENT_TAKEN;
@@ -105,114 +98,60 @@ static void read_retaken(struct stock_status_change *change, struct stock_order 
     case STOCK_UNAVAILABLE:
         change->result = STOCK_STATE_FAILED;
         break;
-    default: /* while its users are counted, a sale only waits */
-        change->payment.give_up =
-            stock_outcome_refused(order->outcome) && order->outcome != STOCK_COUNTING;
+    default:
+        if (stock_outcome_refused(order->outcome))
+            change->payment.late = LEDGER_LATE_NO_UNITS;
         break;
     }
     stock_order_clear(order);
 }
 
 /* Sells in pieces of what the strategy carries at a time. */
-static void retake(struct stock *stock, struct stock_status_change *const *changes, size_t count)
+static void take_units(struct stock *stock, const struct trial *trial)
 {
-    size_t most = stock_batch_max(stock);
-    struct stock_order *orders = malloc(most * sizeof *orders),
-                       **list = malloc(most * sizeof *list);
-    if (!orders || !list)
+    size_t most = stock_batch_max(stock), count = trial->open_count;
+    struct stock_order *orders = malloc(count * sizeof *orders), *list[STOCK_CHANGES_MAX];
+    if (!orders)
         abort();
-    for (size_t at = 0, piece; at < count; at += piece) {
-        piece = count - at < most ? count - at : most;
-        for (size_t i = 0; i < piece; i++) {
-            fill_order(&orders[i], changes[at + i]);
-            list[i] = &orders[i];
-        }
-        stock_sell(stock, list, piece);
-        for (size_t i = 0; i < piece; i++)
-            read_retaken(changes[at + i], &orders[i]);
+    for (size_t i = 0; i < count; i++) {
+        fill_order(&orders[i], trial->open[i]);
+        list[i] = &orders[i];
     }
+    for (size_t at = 0; at < count; at += most)
+        stock_sell(stock, list + at, count - at < most ? count - at : most);
+    for (size_t i = 0; i < count; i++)
+        read_order(trial->open[i], &orders[i]);
     stock_flush(stock); /* perhaps no next batch follows */
     free(orders);
-    free(list);
 }
 
-/* Lists those of the open changes for which `wanted` holds. */
-static size_t list_if(const struct trial *trial, bool (*wanted)(const struct stock_status_change *),
-                      struct stock_status_change **out)
+/* Keeps the payments that have come so far. True: there are any. */
+static bool keep(struct trial *trial, enum ledger_late late)
 {
-    size_t count = 0;
+    size_t kept = 0;
     for (size_t i = 0; i < trial->open_count; i++)
-        if (wanted(trial->open[i]))
-            out[count++] = trial->open[i];
-    return count;
+        if (trial->open[i]->payment.late == late)
+            trial->open[kept++] = trial->open[i];
+    trial->open_count = kept;
+    return kept > 0;
 }
 
-static bool is_undecided(const struct stock_status_change *change)
+static void pay_late_once(struct stock *stock, const struct trial *trial)
 {
-    return change->result == STOCK_STATE_BUSY;
-}
-
-static bool is_to_be_retaken(const struct stock_status_change *change)
-{
-    return is_undecided(change) && change->payment.retake;
-}
-
-/* True when one of the changes is for the same order: it has its units again once. */
-static bool has_order(struct stock_status_change *const *changes, size_t count, uint64_t order_id)
-{
-    for (size_t i = 0; i < count; i++)
-        if (changes[i]->record.order_id == order_id)
-            return true;
-    return false;
-}
-
-/* Takes units for late payments that are not known yet. What was read without a lock decides
- * nothing: the commit takes only an order that is expired then, and no known payment. */
-static void retake_expired(struct stock *stock, struct trial *trial)
-{
-    struct ledger_record *records[STOCK_CHANGES_MAX];
-    struct ledger_payment *payments[STOCK_CHANGES_MAX];
-    struct stock_status_change *expired[STOCK_CHANGES_MAX];
-    size_t count = 0;
-    bool found =
-        ledger_payments_find(stock->ledger, trial_records(trial, records),
-                             trial_payments(trial, payments), trial->open_count) == LEDGER_OK;
-    trial_set_all(trial, found ? STOCK_STATE_BUSY : STOCK_STATE_FAILED);
-    for (size_t i = 0; i < trial->open_count && found; i++) {
-        struct stock_status_change *change = trial->open[i];
-        enum ledger_status status = ledger_status_of(change->record.status);
-        if (status == LEDGER_EXPIRED && ledger_payment_named(&change->payment) &&
-            change->payment.state == LEDGER_PAYMENT_NONE && !change->payment.give_up &&
-            !has_order(expired, count, change->record.order_id))
-            expired[count++] = change;
-    }
-    if (count > 0)
-        retake(stock, expired, count);
-}
-
-/* The ledger decides last, under the orders' locks: also what could not be retaken. */
-static void pay_once(struct stock *stock, struct trial *trial)
-{
-    struct trial part = {.open_count = 0};
-    bool retakes = !trial->open[0]->no_retake;
-    if (retakes)
-        retake_expired(stock, trial);
-    else
-        trial_set_all(trial, STOCK_STATE_BUSY);
-    part.open_count = list_if(trial, is_undecided, part.open);
-    if (part.open_count > 0)
-        pay_in_ledger(stock, &part);
-    if (retakes)
+    struct trial part = *trial;
+    if (!pay_in_ledger(stock, &part) || !keep(&part, LEDGER_LATE_NEEDS_UNITS))
         return;
-    part.open_count = list_if(trial, is_to_be_retaken, part.open);
-    trial_set_all(&part, STOCK_STATE_RETAKE);
+    take_units(stock, &part);
+    if (keep(&part, LEDGER_LATE_NO_UNITS))
+        pay_in_ledger(stock, &part);
 }
 
-void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)
+void stock_pay_late(struct stock *stock, struct stock_status_change *changes, size_t count,
+                    int wait_ms)
 {
     struct trial trial = trial_of(stock, changes, count, wait_ms);
     do
-        pay_once(stock, &trial);
+        pay_late_once(stock, &trial);
     while (trial_goes_on(stock, &trial));
 }
 

@@ -20,7 +20,6 @@ struct stock_status_change {
     uint32_t keep;  /* in, of stock_cancel and stock_refund: units to keep; 0: the order ends */
     bool restock;   /* in, of stock_refund: its units can be sold again */
     int64_t now_ms; /* in, of stock_pay: UTC, since 1970, as an order's created_ms */
-    bool no_retake; /* in, of stock_pay, the same for all: take no units again, but say RETAKE */
     enum stock_state_result result;
     bool moved; /* out: this call has changed the order */
     bool told;  /* out: this call has written the payment, or refunded it */
@@ -33,10 +32,14 @@ struct stock_status_change {
  * the others waiting. OK and REFUSED: what the record and the payment say is on disk, unless it may
  * still change. A repeat is harmless. */
 
-/* Pays by payments with or without a name, which ledger_pay decides. An order that has expired gets
- * its units again if it can, which alone needs Redis. With a name, REFUSED says that the payment is
- * due back, or has been refunded. */
+/* Pays by payments with or without a name, which ledger_pay decides. With a name, REFUSED says that
+ * the payment is due back, or has been refunded. An undecided payment's `late` is for the next call
+ * with it; EXPIRED: stock_pay_late. */
 void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms);
+
+/* The same, but an order that has expired gets its units again if it can, which needs Redis. */
+void stock_pay_late(struct stock *stock, struct stock_status_change *changes, size_t count,
+                    int wait_ms);
 
 /* Lets a reserved order expire later, as ledger_extend does. */
 void stock_extend(struct stock *stock, struct stock_status_change *changes, size_t count,

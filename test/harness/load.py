@@ -121,11 +121,12 @@ class Load:
         return [order_id for order_id, in self._written("503")]
 
 
-def crowd(daemon, path, seconds, connections=700):
-    """wrk, which asks for the path over many connections."""
+def crowd(daemon, path, seconds, connections=700, script=None):
+    """wrk, which asks for the path over many connections; or asks what the script says."""
     return subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "--", "wrk", "--threads=1", "--timeout=10s",
-         f"--connections={connections}", f"--duration={seconds}s", daemon.url(path)],
+         f"--connections={connections}", f"--duration={seconds}s",
+         *([f"--script={script}"] if script else []), daemon.url(path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -30,12 +30,11 @@ CORE = {
     "late_payment_pays_where_it_is_refunded": Mutant(
         "a sale that has late payments refunded gives none of them its units",
         (("sql/orders/ledger_status.c", "2+s.refund_late,1", "2,1"),
-         ("stock/orders/check_settings.c", "settings.ends_ms = 0;",
-          "settings.ends_ms = 0;\n    settings.refund_late = false;"),
-         (TEXT, "sale->settings.refund_late ? LEDGER_OVER : LEDGER_OVERDUE",
-          "sale->round > 0 ? LEDGER_OVERDUE : LEDGER_OVER")),
+         ("stock/orders/check_settings.c", "if (!settings->refund_late && ", "if ("),
+         (TEXT, "row_seen(row, txn)->sale.settings.refund_late ? LEDGER_OVER : LEDGER_OVERDUE",
+          "row_seen(row, txn)->there ? LEDGER_OVERDUE : LEDGER_OVER")),
         unit="test_payments/test_late_payment_is_due_where_its_order_cannot_have_units",
-        system=TESTS + "test_settings_decide_about_late_payments"),
+        system=TESTS + "test_settings_decide_about_late_payments_and_no_window_does"),
     "grace_ignored": Mutant(
         "a payment within the grace is in time",
         (("sql/orders/ledger_status.c", "o.expires_at<=UTC_TIMESTAMP(3)-INTERVAL o.grace_s SECOND",
@@ -55,18 +54,28 @@ CORE = {
     "retake_ignores_the_round": Mutant(
         "no order takes units again in a later round",
         (("sql/orders/ledger_status.c", "IF(s.round<>o.round,3", "IF(s.round<o.round,3"),
-         ("stock/orders/check_settings.c",
-          "if (order->round == order->group->snapshot.round)",
-          "if (order->round <= order->group->snapshot.round)"),
-         (TEXT, "if (sale->round != version->order.round)\n        return LEDGER_OVER;",
-          "if (sale->round < version->order.round)\n        return LEDGER_OVER;")),
+         ("stock/orders/check_settings.c", "&& order->round == group->snapshot.round)",
+          "&& order->round <= group->snapshot.round)"),
+         (TEXT, "if (round_of_sale(version->sku, txn) != version->order.round)\n"
+          "        return LEDGER_OVER;",
+          "if (round_of_sale(version->sku, txn) < version->order.round)\n"
+          "        return LEDGER_OVER;")),
         unit="test_payments/test_late_payment_is_due_where_its_order_cannot_have_units",
         system=TESTS + "test_payment_after_the_round_or_the_sale_is_due_back"),
-    "retake_ignores_the_pause": Mutant(
-        "no order takes units again while its sale is paused",
-        (("stock/orders/check_settings.c", "settings.ends_ms = 0;",
-          "settings.ends_ms = 0;\n    settings.paused = false;"),),
-        system=TESTS + "test_settings_decide_about_late_payments"),
+    "late_payment_goes_by_old_settings": Mutant(
+        "a sale that refuses late payments as far as a daemon knows is read again",
+        (("stock/orders/check_settings.c",
+          "    if (group->standing == NOT_ASKED)\n        stock_sale_reload(",
+          "    if (group->standing == SILENT)\n        stock_sale_reload("),),
+        system=TESTS + "test_late_payment_goes_by_the_setting_that_another_daemon_has_made"),
+    "late_payment_forgets_that_it_has_no_units": Mutant(
+        "a late payment whose order cannot have its units is due back",
+        (("sql/payments/ledger_pay.c", "        if (payment->late != LEDGER_LATE_NO_UNITS)\n",
+          "        if (payment->ref)\n"),
+         (PAY, "        if (payment->late != LEDGER_LATE_NO_UNITS)\n",
+          "        if (payment->ref)\n")),
+        unit="test_payments/test_late_payment_is_due_where_its_order_cannot_have_units",
+        system=TESTS + "test_late_payment_that_finds_nothing_left_is_due_back"),
     "retake_is_not_counted": Mutant(
         "units taken again count towards their user's limit",
         (("stock/orders/strategy.c",
@@ -182,8 +191,8 @@ CORE = {
         unit="test_payments/test_reservation_is_extended_within_its_bounds"),
     "order_told_as_if_its_sale_stayed": Mutant(
         "a late payment of an order without a sale is due back",
-        (("sql/orders/order_set.c", "o.round+1)", "o.round)"),),
-        unit="test_payments/test_order_of_a_sale_that_is_gone_is_given_up",
+        (("sql/orders/ledger_status.c", "s.sku=o.sku),0,3)", "s.sku=o.sku),0,0)"),),
+        unit="test_payments/test_late_payment_of_a_sale_that_is_gone_is_due_at_once",
         system=TESTS + "test_payment_after_the_round_or_the_sale_is_due_back",
         simulated=NO_PART),
 }

@@ -11,6 +11,7 @@ import pytest
 
 from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults
 from harness.client import assert_problem
+from harness.load import crowd
 from harness.processes import wait_until
 from harness.proxy import COMMIT, Link
 
@@ -101,9 +102,9 @@ def test_late_payment_that_finds_nothing_left_is_due_back(pair):
 
 
 @pytest.mark.parametrize("settings, outcome", [
-    ({"late_payment": "refund"}, 409), ({"paused": True}, 409), ({"per_user_limit": 1}, 409),
-    ({"ends_at": "2020-01-01T00:00:00Z"}, 200)])
-def test_settings_decide_about_late_payments(daemon, settings, outcome):
+    ({"late_payment": "refund"}, 409), ({"per_user_limit": 1}, 409), ({"paused": True}, 200),
+    ({"starts_at": "2099-01-01T00:00:00Z"}, 200), ({"ends_at": "2020-01-01T00:00:00Z"}, 200)])
+def test_settings_decide_about_late_payments_and_no_window_does(daemon, settings, outcome):
     daemon.reset("demo", 10, 2, pay_within_s=SHORT_S)
     order = expired(daemon, qty=2)
     daemon.change(**settings)
@@ -112,6 +113,47 @@ def test_settings_decide_about_late_payments(daemon, settings, outcome):
     if outcome == 409:
         refused(response, "payment_too_late", "expired", "late")
     assert audit(daemon) == (2 if outcome == 200 else 0)
+
+
+def test_late_payment_goes_by_the_setting_that_another_daemon_has_made(pair):
+    """Both have the sale in their memory."""
+    one, other = pair
+    for before, after in (("refund", "retake"), ("retake", "refund")):
+        one.reset("demo", 10, 2, pay_within_s=SHORT_S, late_payment=before)
+        order, second = expired(one), expired(other)
+        one.change(late_payment=after)
+        told = [other.pay(order["order_id"], "late").answer for _ in range(2)]
+        assert "200" in told if after == "retake" else told == ["409 payment_too_late"] * 2, told
+        one.change(late_payment=before)
+        assert other.pay(second["order_id"], "p").answer == \
+            ("200" if before == "retake" else "409 payment_too_late")
+
+
+@pytest.mark.parametrize("end", ["retired", "reset"])
+def test_late_payment_after_its_sale_is_decided_beside_other_payments(stack, spawn, tmp_path, end):
+    """A stream of payments passes through the worker that the late one needs."""
+    daemon = spawn(stack, deadline_ms=2000)
+    daemon.reset("demo", 10, 2, pay_within_s=SHORT_S)
+    daemon.reset("other", 10, 2)
+    order, paid = expired(daemon), daemon.order("other").json()
+    if end == "reset":
+        daemon.reset("demo", 5, 1)
+    else:
+        assert daemon.admin("DELETE", "/admin/sale/demo").status == 200
+    paying = tmp_path / "pay.lua"
+    paying.write_text("""wrk.method, wrk.body = "POST", '{"payment_ref":"p"}'
+                         wrk.headers["Content-Type"] = "application/json"
+                      """)
+    calls = 'seckill_call_seconds_count{call="payment"}'
+    with crowd(daemon, f"/order/{paid['order_id']}/pay", 60, 32, script=paying) as stream:
+        try:
+            wait_until(lambda: daemon.metric(calls) > 1000, "a stream of payments")
+            before = daemon.metric(calls)
+            told = [daemon.pay(order["order_id"], f"late-{n}").answer for n in range(9)]
+            assert daemon.metric(calls) > before + 9
+        finally:
+            stream.kill()
+    assert told == ["409 payment_too_late"] * 9
 
 
 def test_payment_after_the_round_or_the_sale_is_due_back(daemon):

@@ -63,7 +63,7 @@ struct watched {
     struct {
         int64_t since_ns;
         uint32_t limit;
-        bool closed;
+        bool refunds;
     } terms[2];                      /* for late payments: the present ones, and those before */
     int64_t heard_ns[PROCESSES_MAX]; /* when a daemon last heard of a change of it */
     struct left {
@@ -301,13 +301,13 @@ static void note_settings(const struct version *version)
     to->round = sale->round;
     to->settings_version = sale->settings.version;
     const struct ledger_settings *settings = &sale->settings;
-    bool closed = settings->paused || settings->refund_late || settings->starts_ms != 0;
-    if (to->terms[0].limit == settings->per_user_limit && to->terms[0].closed == closed)
+    bool refunds = settings->refund_late;
+    if (to->terms[0].limit == settings->per_user_limit && to->terms[0].refunds == refunds)
         return;
     to->terms[1] = to->terms[0];
     to->terms[0].since_ns = loop_now_ns();
     to->terms[0].limit = settings->per_user_limit;
-    to->terms[0].closed = closed;
+    to->terms[0].refunds = refunds;
 }
 
 /* Where there is no sale, nothing is left of one, and no order can return units. */
@@ -577,7 +577,7 @@ bool promise_takes_late(const char *sku, uint32_t units, int64_t since_ns)
     for (int i = 0; i < 2; i++) {
         bool counts = i == 0 || to->terms[0].since_ns >= since_ns;
         uint32_t limit = to->terms[i].limit;
-        takes &= !counts || (!to->terms[i].closed && (limit == 0 || units <= limit));
+        takes &= !counts || (!to->terms[i].refunds && (limit == 0 || units <= limit));
     }
     return takes;
 }

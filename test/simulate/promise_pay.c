@@ -179,7 +179,7 @@ static uint32_t units_of_user(const struct version *order, bool ever)
 }
 
 /* An order that takes its units again keeps to the settings that are in force then, as a new one,
- * but for the end of the window. */
+ * but for the window and the pause. */
 static void check_retake(const struct version *order)
 {
     const struct version *sale = sale_now(order->sku);
@@ -189,8 +189,8 @@ static void check_retake(const struct version *order)
         return;
     }
     const struct ledger_settings *settings = &sale->sale.settings;
-    if (settings->paused || count_seen(sale->sku, sale->sale.round, NULL))
-        promise_break("order %llu is retaken while the sale is closed", id);
+    if (count_seen(sale->sku, sale->sale.round, NULL))
+        promise_break("order %llu is retaken while users are counted", id);
     if (settings->refund_late)
         promise_break("order %llu is retaken, and its sale has late payments refunded", id);
     uint32_t units = units_of_user(order, false);
@@ -679,12 +679,18 @@ bool promise_pick_payment(struct chance *chance, uint64_t *order_id_out, const c
     return true;
 }
 
-uint64_t promise_expired(const char *sku)
+bool promise_is_decided(uint64_t order_id, const char *ref)
+{
+    const struct row *row = row_of_payment(order_id, ref);
+    return row && row->was.there;
+}
+
+uint64_t promise_expired(const char *sku, bool present)
 {
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        if (row->was.there && row->was.order.status == LEDGER_EXPIRED && is_present(&row->was) &&
-            strcmp(row->was.sku, sku) == 0)
+        if (row->was.there && row->was.order.status == LEDGER_EXPIRED &&
+            is_present(&row->was) == present && strcmp(row->was.sku, sku) == 0)
             return row->was.order.order_id;
     return 0;
 }

@@ -771,10 +771,11 @@ static void name_payments(struct payments_case *made, bool all_named)
     for (size_t i = 0; i < made->count; i++) {
         any_ref(made->refs[i]);
         bool named = all_named || !one_in(5);
-        made->payments[i] = (struct ledger_payment){.ref = named       ? made->refs[i]
-                                                           : one_in(2) ? ""
-                                                                       : NULL,
-                                                    .give_up = one_in(3)};
+        made->payments[i] =
+            (struct ledger_payment){.ref = named       ? made->refs[i]
+                                           : one_in(2) ? ""
+                                                       : NULL,
+                                    .late = one_in(3) ? LEDGER_LATE_NO_UNITS : LEDGER_LATE_ASKED};
         made->other_payments[i] = made->payments[i];
         made->list[i] = &made->payments[i];
         made->other_list[i] = &made->other_payments[i];
@@ -794,7 +795,7 @@ static void compare_payments(struct payments_case *made)
                             ledger_payment_outcome_name(other->outcome));
         assert_int_equal(one->moved, other->moved);
         assert_int_equal(one->told, other->told);
-        assert_int_equal(one->retake, other->retake);
+        assert_int_equal(one->late, other->late);
     }
 }
 

@@ -156,7 +156,7 @@ static void decide_reserved(struct stock *stock, const char *sku, struct chance 
         if (pay)
             promise_payment_begin(order_id, "admin");
         if (pay)
-            stock_pay(stock, &change, 1, WAIT_MS);
+            stock_pay_late(stock, &change, 1, WAIT_MS);
         else
             stock_cancel(stock, &change, 1, WAIT_MS);
         promise_state(&change, pay ? "paid" : "cancelled");

@@ -13,6 +13,7 @@
 #include "test/simulate/promise_request.h"
 #include "test/simulate/servers/redis_server.h"
 #include "test/simulate/story.h"
+#include "test/simulate/tally.h"
 #include "test/simulate/world.h"
 
 enum {
@@ -23,6 +24,7 @@ enum {
     PAY_MS = 20,
     CANCEL_MS = 5, /* its tries take memory, which a schedule has little of */
     TOLD_MAX = 4,  /* tries */
+    PAYMENTS = 3,  /* told together */
 };
 
 static void wait_a_moment(void)
@@ -178,32 +180,93 @@ static void reconcile(struct stock *stock, const char *sku)
     free(report);
 }
 
-/* A late payment is decided; its order gets its units if there are any. */
-static void pay_late(struct stock *stock, const char *sku)
+/* Another daemon lets late payments have units, after this one has heard that the sale does not. */
+static void let_late(struct stock *stock, const char *sku)
 {
-    struct stock_status_change change;
-    uint64_t order_id = promise_expired(sku);
-    memset(&change, 0, sizeof change);
-    change.result = STOCK_STATE_BUSY;
-    if (order_id != 0 && scene.counters)
+    struct stock_change change = {.fields = STOCK_CHANGE_LATE, .settings = {.refund_late = true}};
+    struct ledger_sale sale;
+    if (stock_change(stock, sku, &change, &sale) != STOCK_ADMIN_OK)
+        return;
+    sale.settings.refund_late = false;
+    enum ledger_result result =
+        ledger_settings_change(stock_ledger(stock), sku, &sale.settings, false);
+    story("  late payments of %s have units again: %d", sku, (int)result);
+    if (result != LEDGER_OK)
+        open_sale(stock, sku);
+}
+
+/* The late payment comes first, and others with it. */
+static void pick_payment(struct chance *chance, size_t i, uint64_t *order_id, const char **ref)
+{
+    if (i > 0)
+        promise_pick_payment(chance, order_id, ref);
+    promise_payment_begin(*order_id, *ref);
+}
+
+static void tell_stock(struct stock *stock, uint64_t order_id, struct chance *chance)
+{
+    struct stock_status_change changes[PAYMENTS];
+    memset(changes, 0, sizeof changes);
+    for (size_t i = 0; i < PAYMENTS; i++) {
+        changes[i].record.order_id = order_id;
+        changes[i].payment.ref = "late";
+        changes[i].now_ms = clock_wall_ms();
+        pick_payment(chance, i, &changes[i].record.order_id, &changes[i].payment.ref);
+    }
+    int64_t since_ns = clock_now_ns();
+    stock_pay_late(stock, changes, PAYMENTS, PAY_MS);
+    for (size_t i = 0; i < PAYMENTS; i++)
+        promise_payment(&changes[i], since_ns);
+}
+
+static void tell_daemon(uint64_t order_id, struct chance *chance)
+{
+    struct process *process = process_at(world.order_id++ % (uint64_t)world.processes);
+    struct asked *asked[PAYMENTS] = {NULL};
+    for (size_t i = 0; i < PAYMENTS; i++) {
+        const char *ref = "late";
+        asked[i] = promise_ask(process, daemon_plan.deadline_ms);
+        asked[i]->kind = ASKED_PAY;
+        asked[i]->order_id = order_id;
+        pick_payment(chance, i, &asked[i]->order_id, &ref);
+        snprintf(asked[i]->ref, sizeof asked[i]->ref, "%s", ref);
+        if (!front_ask(process, asked[i])) {
+            promise_unasked(asked[i]);
+            asked[i] = NULL;
+        }
+    }
+    for (size_t i = 0; i < PAYMENTS; i++)
+        if (asked[i])
+            front_await(asked[i]);
+}
+
+/* A late payment is decided; its order gets its units if there are any. */
+static void pay_late(struct stock *stock, const char *sku, bool present, struct chance *chance)
+{
+    uint64_t order_id = promise_expired(sku, present);
+    if (order_id == 0)
+        return;
+    if (present && scene.counters)
         reconcile(stock, sku);
-    for (int i = 0; i < TRIES_MAX && order_id != 0; i++) {
+    if (present && chance_below(chance, 2) == 0)
+        let_late(stock, sku);
+    for (int i = 0; i < TRIES_MAX; i++) {
         if (i > 0)
             wait_a_moment();
-        change.record.order_id = order_id;
-        change.payment.ref = "late";
-        change.now_ms = clock_wall_ms();
-        int64_t since_ns = clock_now_ns();
-        promise_payment_begin(order_id, "late");
-        stock_pay(stock, &change, 1, PAY_MS);
-        promise_payment(&change, since_ns);
-        if (change.result == STOCK_STATE_OK || change.result == STOCK_STATE_REFUSED)
+        story_pause(i >= TOLD_MAX && i < TRIES_MAX - 1);
+        if (scene.daemons)
+            tell_daemon(order_id, chance);
+        else
+            tell_stock(stock, order_id, chance);
+        story_pause(false);
+        if (promise_is_decided(order_id, "late")) {
+            tally(present ? "late payment at last" : "late payment of a retired sale");
             return;
+        }
     }
-    if (order_id != 0)
-        promise_break("the late payment of order %llu is not decided although no fault strikes any "
-                      "more",
-                      (unsigned long long)order_id);
+    promise_break(
+        "the late payment of order %llu is not decided although no fault strikes any more",
+        (unsigned long long)order_id);
 }
 
 static void sell_rest(struct stock *stock, const char *sku, struct chance *chance)
@@ -222,7 +285,7 @@ static void sell_rest(struct stock *stock, const char *sku, struct chance *chanc
 }
 
 /* The sale ends, and begins anew. */
-static void retire(struct stock *stock, const char *sku)
+static void retire(struct stock *stock, const char *sku, struct chance *chance)
 {
     struct ledger_sale sale;
     struct ledger_held held;
@@ -241,6 +304,7 @@ static void retire(struct stock *stock, const char *sku)
         promise_break("%s cannot be retired although no fault strikes any more", sku);
     if (!buy(stock, sku, 1, STOCK_UNKNOWN_SKU))
         promise_break("%s is retired, and its orders are not told so", sku);
+    pay_late(stock, sku, false, chance);
     open_sale(stock, sku);
 }
 
@@ -253,11 +317,11 @@ static void close_sale(struct stock *stock, const char *sku, struct chance *chan
     if (reserved != 0 && chance_below(chance, 3) == 0)
         cancel(stock, reserved);
     if (chance_below(chance, 2) == 0)
-        pay_late(stock, sku);
+        pay_late(stock, sku, true, chance);
     sell_rest(stock, sku, chance);
     if (!world.retires || chance_below(chance, 3) > 0 || promise_broken())
         return;
-    retire(stock, sku);
+    retire(stock, sku, chance);
     if (!promise_broken())
         sell_rest(stock, sku, chance);
 }

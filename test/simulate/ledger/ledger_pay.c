@@ -108,7 +108,7 @@ static enum db_result lock_orders(struct ledger *ledger, struct paying *paying)
         struct row *row = row_of_order(paying->records[at]->order_id);
         if (!row || !row->was.there || !txn_take(ledger->txn, row))
             continue;
-        paying->standing[at] = version_standing(&row->now, ledger->txn, true);
+        paying->standing[at] = version_standing(&row->now, ledger->txn);
     }
     return session_answer(ledger, DB_OK);
 }
@@ -138,7 +138,9 @@ static bool clear_payments(const struct paying *paying)
         struct ledger_payment *payment = paying->payments[i];
         payment->state = LEDGER_PAYMENT_NONE;
         payment->outcome = LEDGER_OUTCOME_NONE;
-        payment->moved = payment->told = payment->retake = false;
+        payment->moved = payment->told = false;
+        if (payment->late != LEDGER_LATE_NO_UNITS)
+            payment->late = LEDGER_LATE_ASKED;
         any |= ledger_payment_named(payment);
     }
     return any;
@@ -179,9 +181,10 @@ static enum db_result end(struct ledger *ledger, const struct paying *paying, bo
 /* ---- the decision ---- */
 
 static enum ledger_payment_outcome outcome_of(enum ledger_status status,
-                                              enum ledger_standing standing, bool give_up)
+                                              enum ledger_standing standing, enum ledger_late late)
 {
-    bool over = standing == LEDGER_OVER || give_up;
+    bool over = standing == LEDGER_OVER ||
+                (late == LEDGER_LATE_NO_UNITS && status == LEDGER_EXPIRED);
     if (status == LEDGER_PAID)
         return LEDGER_ALREADY_PAID;
     if (status == LEDGER_RESERVED && standing == LEDGER_IN_ROUND)
@@ -198,12 +201,23 @@ static void pay_order(struct ledger *ledger, struct row *row, struct ledger_paym
     payment->moved = true;
 }
 
+/* An earlier payment of its order needs units. */
+static bool needs_units(const struct paying *paying, size_t entry)
+{
+    uint64_t order_id = paying->records[paying->order[entry]]->order_id;
+    for (size_t i = entry; i > 0 && paying->records[paying->order[i - 1]]->order_id == order_id;
+         i--)
+        if (paying->payments[paying->order[i - 1]]->late == LEDGER_LATE_NEEDS_UNITS)
+            return true;
+    return false;
+}
+
 static void decide(struct ledger *ledger, const struct paying *paying, size_t entry)
 {
     size_t at = paying->order[entry];
     struct ledger_payment *payment = paying->payments[at];
     struct row *row = own_row(ledger, paying->records[at]);
-    if (!row) {
+    if (!row || needs_units(paying, entry)) {
         payment->state = LEDGER_PAYMENT_NONE;
         return;
     }
@@ -222,15 +236,15 @@ static void decide(struct ledger *ledger, const struct paying *paying, size_t en
         payment->outcome = twin->outcome;
         return;
     }
-    payment->outcome = outcome_of(status, standing, payment->give_up);
+    payment->outcome = outcome_of(status, standing, payment->late);
     payment->told = payment->outcome != LEDGER_OUTCOME_NONE;
     if (payment->outcome == LEDGER_IN_TIME || payment->outcome == LEDGER_RETAKEN) {
         payment->state = LEDGER_PAYMENT_TAKEN;
         pay_order(ledger, row, payment);
     } else if (payment->told) {
         payment->state = LEDGER_PAYMENT_DUE;
-    } else {
-        payment->retake = status == LEDGER_EXPIRED && standing != LEDGER_UNSEEN;
+    } else if (status == LEDGER_EXPIRED) {
+        payment->late = LEDGER_LATE_NEEDS_UNITS;
     }
 }
 
@@ -298,7 +312,7 @@ static void tell_payments(const struct paying *paying, enum ledger_result result
                   (unsigned long long)paying->records[i]->order_id,
                   ledger_payment_state_name(payment->state),
                   ledger_payment_outcome_name(payment->outcome), payment->told ? ", told now" : "",
-                  payment->retake ? "to be retaken" : "");
+                  payment->late == LEDGER_LATE_NEEDS_UNITS ? ", needs units" : "");
     }
 }
 

@@ -79,17 +79,16 @@ uint32_t version_held(const struct version *version)
     return (holds ? order->qty : 0) + order->unreturned;
 }
 
-enum ledger_standing version_standing(const struct version *version, struct txn *txn, bool locks)
+enum ledger_standing version_standing(const struct version *version, struct txn *txn)
 {
     struct row *row = row_of_sale(version->sku);
-    if (!row || (locks && !txn_take(txn, row)) || !row_seen(row, txn)->there)
-        return LEDGER_UNSEEN;
-    const struct sale_row *sale = &row_seen(row, txn)->sale;
-    if (sale->round != version->order.round)
+    if (round_of_sale(version->sku, txn) != version->order.round)
         return LEDGER_OVER;
+    if (!txn_take(txn, row))
+        return LEDGER_UNSEEN;
     if (!is_overdue(version))
         return LEDGER_IN_ROUND;
-    return sale->settings.refund_late ? LEDGER_OVER : LEDGER_OVERDUE;
+    return row_seen(row, txn)->sale.settings.refund_late ? LEDGER_OVER : LEDGER_OVERDUE;
 }
 
 bool version_payable(const struct version *version, const struct txn *txn)

@@ -21,9 +21,9 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
 bool version_payable(const struct version *version, const struct txn *txn);
 bool version_may(const struct version *version, enum ledger_status to, const struct txn *txn);
 
-/* How a payment finds an order, as ledger_status_standing. `locks`: the sale is locked by the
- * transaction; if another one has it, it is not seen. */
-enum ledger_standing version_standing(const struct version *version, struct txn *txn, bool locks);
+/* How a payment finds an order, as ledger_status_standing. The transaction locks the sale; if
+ * another one has it, it is not seen. */
+enum ledger_standing version_standing(const struct version *version, struct txn *txn);
 
 /* When an order's time to pay is over, grace included; 0: never. */
 int64_t version_due_ms(const struct version *version);
