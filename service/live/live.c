@@ -282,7 +282,7 @@ static void turn_refunds(struct live *live)
     struct ledger_refunds_due refunds;
     if (!live->ledger_answers || (live->refunds_known && live->turns % REFUNDS_TURNS != 0))
         return;
-    live->ledger_answers = ledger_refunds_count(live->ledger, "", &refunds) == LEDGER_OK;
+    live->ledger_answers = ledger_refunds_count(live->ledger, &refunds) == LEDGER_OK;
     if (!live->ledger_answers)
         return;
     pthread_mutex_lock(&live->mutex);

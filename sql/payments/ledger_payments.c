@@ -119,23 +119,16 @@ enum ledger_result ledger_payments_list(struct ledger *ledger,
     return LEDGER_OK;
 }
 
-enum ledger_result ledger_refunds_count(struct ledger *ledger, const char *sku,
-                                        struct ledger_refunds_due *due_out)
+enum ledger_result ledger_refunds_count(struct ledger *ledger, struct ledger_refunds_due *due_out)
 {
     char **row;
     *due_out = (struct ledger_refunds_due){.count = 0};
-    enum ledger_result result =
-        *sku == '\0'
-            ? ledger_read_row(
-                  ledger, &row,
-                  "SELECT COUNT(*),GREATEST(TIMESTAMPDIFF(SECOND,MIN(due_at),UTC_TIMESTAMP(3)),0)"
-                  "FROM(SELECT due_at FROM refund_due FORCE INDEX(due_at)"
-                  "ORDER BY due_at LIMIT %d)d",
-                  LEDGER_DUE_COUNT_MAX)
-            : ledger_read_row(ledger, &row,
-                              "SELECT COUNT(*),0 FROM(SELECT 1 FROM refund_due FORCE INDEX(sku)"
-                              "WHERE sku=%s LIMIT %d)d",
-                              sku, LEDGER_DUE_COUNT_MAX);
+    enum ledger_result result = ledger_read_row(
+        ledger, &row,
+        "SELECT COUNT(*),GREATEST(TIMESTAMPDIFF(SECOND,MIN(due_at),UTC_TIMESTAMP(3)),0)"
+        "FROM(SELECT due_at FROM refund_due FORCE INDEX(due_at)WHERE due_at IS NOT NULL "
+        "ORDER BY due_at LIMIT %d)d",
+        LEDGER_DUE_COUNT_MAX);
     if (result != LEDGER_OK)
         return LEDGER_FAILED;
     due_out->count = ledger_u32(row[0]);

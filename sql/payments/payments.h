@@ -117,10 +117,9 @@ struct ledger_refunds_due {
 
 enum { LEDGER_DUE_COUNT_MAX = 1000 }; /* every few seconds, for each daemon */
 
-/* Counts the payments that are due back; of one sale, unless `sku` is "". LEDGER_OK or
- * LEDGER_FAILED. */
-enum ledger_result ledger_refunds_count(struct ledger *ledger, const char *sku,
-                                        struct ledger_refunds_due *due_out);
+/* Counts the payments that are due back, but for those of sales that were retired with their
+ * refunds made elsewhere. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_refunds_count(struct ledger *ledger, struct ledger_refunds_due *due_out);
 
 /* ---- extended reservations ---- */
 

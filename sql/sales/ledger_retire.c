@@ -120,6 +120,9 @@ static enum db_result retire(struct ledger *ledger, const struct ledger_sale *sa
     if (result != DB_OK)
         return result;
     sql_clear(sql);
+    if (refunds_elsewhere)
+        sql_printf(sql, "UPDATE refund_due FORCE INDEX(sku)SET due_at=NULL WHERE sku=%s;",
+                   sale->sku);
     ledger_round_end_text(sql, sale->sku, sale->round, sale->segments, true);
     sql_printf(sql,
                ";DELETE FROM stock_segment WHERE sku=%s;DELETE FROM quota_count WHERE sku=%s;"

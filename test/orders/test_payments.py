@@ -156,6 +156,28 @@ def test_late_payment_after_its_sale_is_decided_beside_other_payments(stack, spa
     assert told == ["409 payment_too_late"] * 9
 
 
+def due_counted(daemon):
+    return daemon.metric("seckill_refunds_due")
+
+
+def test_refunds_made_elsewhere_are_listed_and_not_counted(daemon):
+    """The alert on their age would never end."""
+    daemon.reset("demo", 10, 2)
+    order, other = daemon.order().json(), daemon.order().json()
+    for one, ref in ((order, "p"), (other, "q")):
+        assert daemon.cancel(one["order_id"]).status == 200
+        refused(daemon.pay(one["order_id"], ref), "payment_too_late", "cancelled", ref)
+    wait_until(lambda: due_counted(daemon) == 2, "a count of the refunds")
+    assert_problem(daemon.admin("DELETE", "/admin/sale/demo"), 409, "refunds_due")
+    assert daemon.admin("DELETE", "/admin/sale/demo", {"refunds_elsewhere": True}).status == 200
+    wait_until(lambda: due_counted(daemon) == 0, "a count without them")
+    assert daemon.metric("seckill_refunds_due_oldest_seconds") == 0
+    assert [row["payment_ref"] for row in payments(daemon, state="refund_due")] == ["p", "q"]
+    assert daemon.refund(order["order_id"], "p").json()["payment_state"] == "refunded"
+    refused(daemon.pay(order["order_id"], "later"), "payment_too_late", "cancelled", "later")
+    wait_until(lambda: due_counted(daemon) == 1, "a count of what came after the sale")
+
+
 def test_payment_after_the_round_or_the_sale_is_due_back(daemon):
     daemon.reset("demo", 10, 2)
     reserved, paid = daemon.order(qty=2).json(), daemon.order().json()
