@@ -105,9 +105,14 @@ static void answer_payment_refused(struct answer *answer, const struct stock_sta
         [LEDGER_RETAKEN] = PROBLEM_INVALID_STATE,      [LEDGER_TOO_LATE] = PROBLEM_PAYMENT_TOO_LATE,
         [LEDGER_ALREADY_PAID] = PROBLEM_ALREADY_PAID,
     };
+    static const char unnamed[] =
+        "The order was paid before by a call without a payment_ref. If that told of this money, "
+        "keep it, and take it off the list by refund; else pay it back, see payment_state.";
+    enum problem problem = problems[change->payment.outcome];
     char members[PAYMENT_MEMBERS_MAX];
     order_put_payment(members, &change->payment);
-    answer_members(answer, problems[change->payment.outcome], NULL, ",\"order_status\":\"%s\"%s",
+    bool same = problem == PROBLEM_ALREADY_PAID && change->payment.unnamed;
+    answer_members(answer, problem, same ? unnamed : NULL, ",\"order_status\":\"%s\"%s",
                    change->record.status, members);
 }
 

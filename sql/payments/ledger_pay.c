@@ -29,6 +29,7 @@
 /* An order as the lock has found it; it follows the decisions. */
 struct locked {
     bool mine;                 /* it is locked */
+    bool unnamed;              /* a payment without a name has paid it */
     enum ledger_status status; /* as it will be */
     enum ledger_standing standing;
     int64_t expires_ms, latest_ms; /* asked for an extension only; 0: never */
@@ -86,35 +87,29 @@ static bool has_names(const struct paying *paying)
     "(SELECT GREATEST(o.expires_at,COALESCE(o.created_at+INTERVAL s.hold_max_s SECOND,"            \
     "o.expires_at))FROM sale s WHERE s.sku=o.sku)"
 
-/* What the caller of lock_orders asks for. */
-enum question { PAYABLE, PAYMENTS, HOLDS };
+#define UNNAMED                                                                                    \
+    "(o.status='paid' AND NOT EXISTS(SELECT 1 FROM payment p WHERE p.order_id=o.order_id AND "     \
+    "p.state='taken'))"
 
-/* Orders that nobody pays by name are locked only if they can be paid: no other column is read. */
+/* What the caller of lock_orders asks for. */
+enum question { PAYMENTS, HOLDS };
+
 static void text_lock(struct sql_text *sql, const struct order_set *set, enum question question)
 {
-    const char *standing = ledger_status_standing();
-    sql_begin(sql, "SELECT o.order_id");
-    if (question != PAYABLE)
-        sql_printf(sql, ",o.status,%-s,o.sku", standing);
-    if (question == HOLDS)
-        sql_printf(sql, "," LEDGER_MS_OF("o.expires_at") "," LEDGER_MS_OF(LATEST));
-    sql_printf(sql, " FROM orders o FORCE INDEX(PRIMARY)WHERE ");
-    if (question == PAYABLE)
-        sql_printf(sql, "o.status=%s AND %-s=%d AND ", ledger_status_name(LEDGER_RESERVED),
-                   standing, (int)LEDGER_IN_ROUND);
-    sql_printf(sql, "o.order_id IN");
+    sql_begin(sql, "SELECT o.order_id,o.status,%-s,o.sku,%-s FROM orders o FORCE INDEX(PRIMARY)",
+              ledger_status_standing(),
+              question == HOLDS ? LEDGER_MS_OF("o.expires_at") "," LEDGER_MS_OF(LATEST) : UNNAMED);
+    sql_printf(sql, "WHERE o.order_id IN");
     order_set_ids(set, sql);
     sql_printf(sql, "FOR UPDATE SKIP LOCKED");
 }
 
 static void read_locked(struct locked *order, char **row, enum question question)
 {
-    *order = (struct locked){.mine = true, .status = LEDGER_RESERVED, .standing = LEDGER_IN_ROUND};
-    if (question == PAYABLE)
-        return;
-    order->status = row[1] ? ledger_status_of(row[1]) : LEDGER_STATUSES;
-    order->standing = (enum ledger_standing)ledger_u32(row[2]);
+    *order = (struct locked){.status = row[1] ? ledger_status_of(row[1]) : LEDGER_STATUSES,
+                             .standing = (enum ledger_standing)ledger_u32(row[2])};
     order->mine = order->status != LEDGER_STATUSES && ledger_identifier_read(order->sku, row[3]);
+    order->unnamed = question == PAYMENTS && ledger_u32(row[4]) != 0;
     order->expires_ms = question == HOLDS ? (int64_t)ledger_u64(row[4]) : 0;
     order->latest_ms = question == HOLDS ? (int64_t)ledger_u64(row[5]) : 0;
 }
@@ -186,7 +181,7 @@ static enum db_result find_payments(struct paying *paying,
         struct ledger_payment *payment = payment_at(paying, i);
         payment->state = LEDGER_PAYMENT_NONE;
         payment->outcome = LEDGER_OUTCOME_NONE;
-        payment->moved = payment->told = false;
+        payment->moved = payment->told = payment->unnamed = false;
         if (payment->late != LEDGER_LATE_NO_UNITS)
             payment->late = LEDGER_LATE_ASKED;
     }
@@ -255,12 +250,14 @@ static void decide(struct paying *paying)
         } else if (!ledger_payment_named(payment)) {
             if (is_payable(order))
                 pay_order(order, payment);
+            order->unnamed |= payment->moved;
         } else if (twin) {
             payment->state = twin->state;
             payment->outcome = twin->outcome;
         } else if (payment->state == LEDGER_PAYMENT_NONE) {
             decide_named(order, payment);
         }
+        payment->unnamed = order->unnamed;
     }
 }
 
@@ -353,8 +350,7 @@ static enum db_result pay(struct paying *paying)
 {
     const struct order_set *set = &paying->set;
     struct sql_text *sql = &paying->ledger->sql;
-    enum db_result result =
-        lock_orders(paying->ledger, set, paying->locked, has_names(paying) ? PAYMENTS : PAYABLE);
+    enum db_result result = lock_orders(paying->ledger, set, paying->locked, PAYMENTS);
     if (result == DB_OK)
         result = find_payments(paying, ledger_query, "");
     if (result != DB_OK)

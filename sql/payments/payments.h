@@ -30,8 +30,9 @@ struct ledger_payment {
     enum ledger_late late;           /* in: NO_UNITS stays; out */
     enum ledger_payment_state state; /* out; NONE: not decided, or without a name */
     enum ledger_payment_outcome outcome;
-    bool moved; /* out: this call has paid the order */
-    bool told;  /* out: this call has written the payment */
+    bool moved;   /* out: this call has paid the order */
+    bool told;    /* out: this call has written the payment */
+    bool unnamed; /* out, of ledger_pay: one without a name has paid the order */
 };
 
 static inline bool ledger_payment_named(const struct ledger_payment *payment)

@@ -188,10 +188,29 @@ static void test_payments_of_one_order_are_decided_in_their_order(void **state)
     assert_int_equal(payments[2].outcome, LEDGER_ALREADY_PAID);
     assert_int_equal(payments[3].outcome, LEDGER_IN_TIME);
     assert_true(payments[0].told && !payments[3].told && !payments[4].moved);
+    assert_false(payments[2].unnamed);
     assert_string_equal(records[4].status, "paid");
     assert_int_equal(payments[1].late, LEDGER_LATE_NEEDS_UNITS);
     assert_int_equal(payments[5].late, LEDGER_LATE_ASKED); /* one at a time */
     assert_int_equal(rows("payment", "TRUE"), 2);
+}
+
+static void test_name_told_after_a_payment_without_one(void **state)
+{
+    (void)state;
+    insert(1, 1, "reserved", future);
+    insert(2, 1, "reserved", future);
+    pay_one(1, "");
+    assert_true(payments[0].moved);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(pay_one(1, "p"), LEDGER_ALREADY_PAID);
+        assert_true(payments[0].unnamed);
+    }
+    name(0, 2, "");
+    name(1, 2, "p");
+    pay(2);
+    assert_int_equal(payments[1].outcome, LEDGER_ALREADY_PAID);
+    assert_true(payments[1].unnamed);
 }
 
 /* Somebody who holds an order's row may be about to pay it: nothing is known of its payments. */
@@ -562,6 +581,7 @@ int main(void)
         cmocka_unit_test_setup(test_late_payment_of_a_sale_that_is_gone_is_due_at_once, start),
         cmocka_unit_test_setup(test_payment_while_another_transaction_has_the_sale, start),
         cmocka_unit_test_setup(test_payments_of_one_order_are_decided_in_their_order, start),
+        cmocka_unit_test_setup(test_name_told_after_a_payment_without_one, start),
         cmocka_unit_test_setup(test_locked_order_is_not_decided, start),
         cmocka_unit_test_setup(test_payment_that_should_not_be_there_is_found, start),
         cmocka_unit_test_setup(test_grace_is_the_orders_own, start),

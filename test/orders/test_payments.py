@@ -156,6 +156,24 @@ def test_late_payment_after_its_sale_is_decided_beside_other_payments(stack, spa
     assert told == ["409 payment_too_late"] * 9
 
 
+def test_order_paid_without_a_ref_says_so_when_the_ref_comes(pair):
+    """It may be the same money, the buyer's only one: nobody is told to pay it back unseen."""
+    one, other = pair
+    one.reset("demo", 10, 2)
+    order, named = one.order().json(), one.order().json()
+    assert one.pay(order["order_id"]).status == one.pay(named["order_id"], "a").status == 200
+    for daemon in (one, other, one):
+        response = daemon.pay(order["order_id"], "p")
+        refused(response, "already_paid", "paid", "p")
+        assert "was paid before by a call without a payment_ref" in response.json()["detail"]
+        response = daemon.pay(named["order_id"], "b")
+        refused(response, "already_paid", "paid", "b")
+        assert "Another payment has paid the order" in response.json()["detail"]
+    assert one.refund(order["order_id"], "p").json()["payment_state"] == "refunded"
+    assert state_of(other, order["order_id"])["status"] == "paid"
+    assert audit(one) == 2
+
+
 def due_counted(daemon):
     return daemon.metric("seckill_refunds_due")
 

@@ -183,8 +183,8 @@ static enum db_result end(struct ledger *ledger, const struct paying *paying, bo
 static enum ledger_payment_outcome outcome_of(enum ledger_status status,
                                               enum ledger_standing standing, enum ledger_late late)
 {
-    bool over = standing == LEDGER_OVER ||
-                (late == LEDGER_LATE_NO_UNITS && status == LEDGER_EXPIRED);
+    bool over =
+        standing == LEDGER_OVER || (late == LEDGER_LATE_NO_UNITS && status == LEDGER_EXPIRED);
     if (status == LEDGER_PAID)
         return LEDGER_ALREADY_PAID;
     if (status == LEDGER_RESERVED && standing == LEDGER_IN_ROUND)
