@@ -150,7 +150,7 @@ static bool is_payable(const struct locked *order)
 }
 
 /* Appends the names of the payments to look up, with their orders, in parentheses. False: there are
- * none. The first stands twice: for an UPDATE or DELETE with one pair alone, MariaDB reads the whole
+ * none. The first stands twice: for an UPDATE or DELETE with one pair alone MariaDB reads the whole
  * table (findings/mariadb_one_pair_scans.sh). */
 static bool text_names(const struct paying *paying, struct sql_text *sql)
 {

@@ -92,7 +92,7 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "payment_does_not_hold_the_sale": Mutant(
         "an order is paid only in its sale's present round, also while a reset is under way",
-        (("sql/orders/ledger_status.c", "STANDING(SHARE_SKIP_LOCKED) :", 'STANDING("") :'),),
+        (("sql/orders/ledger_status.c", 'STANDING(SHARE_SKIP_LOCKED) ","', 'STANDING("") ","'),),
         "test_status/test_payment_and_reset_wait_for_each_other",
         simulated=NO_PART),
     "lowered_limit_spares_earlier_buyers": Mutant(

@@ -31,8 +31,8 @@ uint64_t promise_pick_status(struct chance *chance, enum ledger_status status);
 /* A payment that was told, by chance. False: there is none. */
 bool promise_pick_payment(struct chance *chance, uint64_t *order_id_out, const char **ref_out);
 
-/* An order of the sale that has expired, of its present round or of a sale that is gone; 0: there is
- * none. */
+/* An order of the sale that has expired, of its present round, or of one that is over or gone; 0:
+ * there is none. */
 uint64_t promise_expired(const char *sku, bool present);
 
 /* The payment has been told, and is decided. */

@@ -319,6 +319,8 @@ static void close_sale(struct stock *stock, const char *sku, struct chance *chan
     if (chance_below(chance, 2) == 0)
         pay_late(stock, sku, true, chance);
     sell_rest(stock, sku, chance);
+    if (chance_below(chance, 2) == 0 && !promise_broken())
+        pay_late(stock, sku, true, chance); /* which finds nothing left, mostly */
     if (!world.retires || chance_below(chance, 3) > 0 || promise_broken())
         return;
     retire(stock, sku, chance);
