@@ -12,6 +12,7 @@
 #include "ctl/pods.h"
 
 enum { LINE_SIZE = 512 /* a ref of quotes, each doubled, takes 258 */, LINES_STEP = 1024 };
+enum { NAME_SIZE = USER_ID_SIZE + 32 };
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* spreadsheets begin a file with it */
 
@@ -51,12 +52,19 @@ static char *take_field(char **line)
     return quoted ? NULL : field;
 }
 
-static void add_payment(struct payment_file *file, const char *ref, int64_t order, size_t number)
+/* A ref has no blank. */
+static const char *name_of(char name[NAME_SIZE], const char *ref, int64_t order)
 {
-    const json_t *place = json_object_get(file->places, ref);
+    snprintf(name, NAME_SIZE, "%s of order %" PRId64, ref, order);
+    return name;
+}
+
+static void add_payment(struct payment_file *file, const char *name, size_t number)
+{
+    const json_t *place = json_object_get(file->places, name);
     if (place) {
         json_array_append_new(file->faults,
-                              json_sprintf("line %zu: %s is in line %zu already", number, ref,
+                              json_sprintf("line %zu: %s is in line %zu already", number, name,
                                            file->lines[json_integer_value(place)].number));
         return;
     }
@@ -64,14 +72,14 @@ static void add_payment(struct payment_file *file, const char *ref, int64_t orde
         file->lines = realloc(file->lines, (file->count + LINES_STEP) * sizeof *file->lines);
     if (!file->lines)
         abort();
-    json_object_set_new(file->places, ref, json_integer((json_int_t)file->count));
-    file->lines[file->count++] = (struct payment_line){.order = order, .number = number};
+    json_object_set_new(file->places, name, json_integer((json_int_t)file->count));
+    file->lines[file->count++] = (struct payment_line){.number = number};
 }
 
 static void take_line(struct payment_file *file, const struct context *context, char *line,
                       size_t number)
 {
-    char *rest = line;
+    char *rest = line, name[NAME_SIZE];
     const char *ref = take_field(&rest), *order = rest ? take_field(&rest) : NULL;
     int64_t id = 0;
     if (!ref || !order || rest || !user_id_valid(ref, strlen(ref)) ||
@@ -81,7 +89,7 @@ static void take_line(struct payment_file *file, const struct context *context, 
                 file->faults, json_sprintf("line %zu: not a payment_ref and an order id", number));
     } else if (!has_option(context, OPTION_POD) ||
                pods_of_order(&context->config, (uint64_t)id) == context->pods_begin) {
-        add_payment(file, ref, id, number);
+        add_payment(file, name_of(name, ref, id), number);
     }
 }
 
@@ -127,39 +135,30 @@ void payment_file_begin(struct payment_file *file)
 bool payment_file_compare(struct payment_file *file, const json_t *payment, bool due)
 {
     const char *ref = answer_text(payment, "payment_ref");
-    const json_t *place = json_object_get(file->places, ref);
+    char name[NAME_SIZE];
     int64_t order = 0;
     if (*ref == '\0' || !number_parse(answer_text(payment, "order_id"), 1, INT64_MAX, &order))
         return false;
-    struct payment_line *line = place ? &file->lines[json_integer_value(place)] : NULL;
-    if (line)
-        line->known = true;
-    if (line && line->order == order)
-        file->agreed++;
-    else if (line)
-        json_array_append_new(file->differences,
-                              json_sprintf("line %zu: %s is for order %" PRId64
-                                           ", the service has it for order %" PRId64,
-                                           line->number, ref, line->order, order));
+    const json_t *place = json_object_get(file->places, name_of(name, ref, order));
+    if (place)
+        file->lines[json_integer_value(place)].known = true;
     else if (due)
-        json_array_append_new(file->differences,
-                              json_sprintf("%s of order %" PRId64
-                                           ", which is %s, is not in the file",
-                                           ref, order, answer_text(payment, "state")));
+        json_array_append_new(file->differences, json_sprintf("%s, which is %s, is not in the file",
+                                                              name, answer_text(payment, "state")));
+    file->agreed += place != NULL;
     return true;
 }
 
 void payment_file_end(struct payment_file *file)
 {
-    const char *ref;
+    const char *name;
     json_t *place;
-    json_object_foreach(file->places, ref, place)
+    json_object_foreach(file->places, name, place)
     {
         const struct payment_line *line = &file->lines[json_integer_value(place)];
         if (!line->known)
             json_array_append_new(
                 file->differences,
-                json_sprintf("line %zu: the service does not know %s of order %" PRId64,
-                             line->number, ref, line->order));
+                json_sprintf("line %zu: the service does not know %s", line->number, name));
     }
 }

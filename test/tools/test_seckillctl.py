@@ -631,16 +631,25 @@ def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
     assert "payments that agree with the file: 4\n" in aimed("audit --payments payments.csv").stdout
     assert aimed.json("audit demo --payments payments.csv")["payments_agreed"] == 4
     assert told(*lines, "", "pi_9,17", "pi_1,7", "x") == [
-        "line 8: pi_1 is in line 2 already", "line 9: not a payment_ref and an order id",
-        "line 7: the service does not know pi_9 of order 17"]
+        "line 9: not a payment_ref and an order id",
+        "line 7: the service does not know pi_9 of order 17",
+        "line 8: the service does not know pi_1 of order 7"]
+    assert told(*lines, f"pi_1,{one}") == [f"line 6: pi_1 of order {one} is in line 2 already"]
     assert told(*lines[2:], f"pi_1,{two}") == [
-        f"line 4: pi_1 is for order {two}, the service has it for order {one}"]
+        f"pi_1 of order {one}, which is taken, is not in the file",
+        f"line 4: the service does not know pi_1 of order {two}"]
     assert told(lines[1], lines[3]) == [
         f"pi_1b of order {one}, which is refund_due, is not in the file",
         f"pi_3 of order {other}, which is taken, is not in the file"]
     assert told(lines[1], line="audit other") == [
         f"pi_3 of order {other}, which is taken, is not in the file"]
     assert "nowhere: No such file" in aimed("audit --payments nowhere", NOINPUT).stderr
+    both = [daemon.order(sku, user_id="u4").json()["order_id"] for sku in ("demo", "other")]
+    for order in both:  # one payment of a basket of two skus
+        assert daemon.pay(order, "pi_5").status == 200
+    file.write_text("\n".join(lines + [f"pi_5,{order}" for order in both]))
+    assert aimed.json("audit --payments payments.csv")["payments_agreed"] == 6
+    file.write_text("\n".join(lines))
     daemon.stack.ledger.run(f"UPDATE orders SET status = 'refunded' WHERE order_id = {two}")
     found = differences(aimed, "audit demo --payments payments.csv")
     assert "demo: 1 orders whose payments contradict their status" in found
