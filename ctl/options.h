@@ -44,7 +44,7 @@
     X(SKU, "sku", "SKU", "only orders, or events, of this sku")                                    \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
-    X(STATE, "state", "STATE", "only payments that are taken, refund_due or refunded")             \
+    X(STATE, "state", "STATE", "only payments that are taken, refund_due, refunded or failed")     \
     X(STATUS, "status", "STATUS", "only reserved, paid, cancelled, expired or refunded orders")    \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \
     X(TYPE, "type", "TYPE", "only events of this type")                                            \

@@ -96,6 +96,7 @@ static inline void sql_server_empty(void)
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
                   "DELETE FROM restock;DELETE FROM sale_round;DELETE FROM sale_reset;"
                   "DELETE FROM round_end;DELETE FROM payment;DELETE FROM refund_due;"
+                  "DELETE FROM unpaid_count;"
                   "DELETE FROM event_batch;DELETE FROM event_sale;DELETE FROM webhook;"
                   "UPDATE event_feed SET next=1,oldest=1,fence=0");
 }

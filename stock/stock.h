@@ -89,6 +89,7 @@ enum stock_state_result {
     STOCK_STATE_NO_PAYMENT, /* the order has no payment of that name */
     STOCK_STATE_EXPIRED,    /* a late payment, for stock_pay_late: nothing is done */
     STOCK_STATE_HOLD_LIMIT, /* it would be held for longer than its sale allows */
+    STOCK_STATE_KEEP_LIMIT, /* it never had as many units as it is to keep */
     STOCK_STATE_REFUSED,    /* the order's status does not allow it */
     STOCK_STATE_BUSY,       /* its segments could not be locked in time: nothing is done */
     STOCK_STATE_FAILED,     /* a server failed, see stock_fault: nothing is done */

@@ -273,6 +273,78 @@ static void test_cancel_of_what_is_too_late_to_pay(void **state)
     audit(4);
 }
 
+/* ---- payments that end ---- */
+
+static enum stock_state_result with_ref(void (*call)(struct stock *, struct stock_status_change *,
+                                                     size_t, int),
+                                        uint64_t id, const char *ref, uint32_t keep)
+{
+    struct stock_status_change change = {
+        .record.order_id = id, .payment.ref = ref, .keep = keep, .restock = true};
+    call(stock, &change, 1, WAIT_MS);
+    return one_of(&change);
+}
+
+static void test_order_stays_paid_by_its_other_payment(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t id = buy(3);
+    assert_int_equal(with_ref(stock_pay, id, "a", 0), STOCK_STATE_OK);
+    assert_int_equal(with_ref(stock_pay, id, "b", 0), STOCK_STATE_REFUSED);
+    assert_int_equal(with_ref(stock_refund, id, "a", 0), STOCK_STATE_OK);
+    assert_string_equal(record.status, "paid");
+    assert_false(moved);
+    audit(3);
+    assert_int_equal(with_ref(stock_pay, id, "c", 0), STOCK_STATE_REFUSED);
+    /* In one call: what is due pays the order before its refund, which is to be tried again. */
+    struct stock_status_change changes[] = {
+        {.record.order_id = id, .payment.ref = "c", .restock = true},
+        {.record.order_id = id, .payment.ref = "b", .restock = true}};
+    stock_refund(stock, changes, 2, WAIT_MS);
+    assert_int_equal(changes[0].result, STOCK_STATE_BUSY);
+    assert_int_equal(changes[1].result, STOCK_STATE_OK);
+    stock_refund(stock, changes, 1, WAIT_MS);
+    assert_int_equal(changes[0].result, STOCK_STATE_OK);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM payment WHERE state='refunded'"), 3);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM orders WHERE status='refunded'"), 1);
+    audit(0);
+}
+
+static void test_order_whose_payment_failed_keeps_its_units(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t id = buy(3);
+    assert_int_equal(with_ref(stock_unpay, id, "a", 0), STOCK_STATE_NO_PAYMENT);
+    assert_int_equal(with_ref(stock_pay, id, "a", 0), STOCK_STATE_OK);
+    assert_int_equal(with_ref(stock_unpay, id, "a", 0), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, "reserved");
+    assert_int_equal(with_ref(stock_unpay, id, "a", 0), STOCK_STATE_OK);
+    assert_false(moved);
+    assert_int_equal(with_ref(stock_pay, id, "a", 0), STOCK_STATE_REFUSED);
+    assert_int_equal(with_ref(stock_refund, id, "a", 0), STOCK_STATE_REFUSED);
+    audit(3);
+    assert_int_equal(with_ref(stock_pay, id, "b", 0), STOCK_STATE_OK);
+    reset(6, 2); /* in the next round it stays paid */
+    assert_int_equal(with_ref(stock_unpay, id, "b", 0), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "paid");
+}
+
+static void test_order_keeps_no_more_than_it_had(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t id = buy(3);
+    assert_int_equal(with_ref(stock_cancel, id, "", 4), STOCK_STATE_KEEP_LIMIT);
+    assert_int_equal(with_ref(stock_cancel, id, "", 2), STOCK_STATE_OK);
+    assert_int_equal(with_ref(stock_cancel, id, "", 3), STOCK_STATE_OK); /* a late repeat */
+    assert_int_equal(record.qty, 2);
+    assert_int_equal(with_ref(stock_cancel, id, "", 4), STOCK_STATE_KEEP_LIMIT);
+    audit(2);
+}
+
 /* ---- expiring ---- */
 
 static void set_settings(uint32_t pay_within_s)
@@ -306,6 +378,23 @@ static void age_all(void)
 {
     sql_server_do("UPDATE order_expiry SET expires_at='2020-01-01';"
                   "UPDATE orders SET expires_at='2020-01-01' WHERE expires_at IS NOT NULL");
+}
+
+static void test_expired_order_is_cancelled_for_good(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    set_settings(90);
+    uint64_t id = buy(3);
+    age_all();
+    assert_int_equal(expire(), 1);
+    assert_int_equal(cancel(id), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, "cancelled");
+    assert_int_equal(with_ref(stock_pay, id, "late", 0), STOCK_STATE_REFUSED);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM refund_due"), 1);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
 }
 
 static void test_orders_get_their_time_from_the_settings(void **state)
@@ -921,6 +1010,10 @@ int main(void)
         TEST(test_return_is_published),
         TEST(test_cancel_that_finds_its_sale_retired_looks_again),
         TEST(test_cancel_of_what_is_too_late_to_pay),
+        TEST(test_order_stays_paid_by_its_other_payment),
+        TEST(test_order_whose_payment_failed_keeps_its_units),
+        TEST(test_order_keeps_no_more_than_it_had),
+        TEST(test_expired_order_is_cancelled_for_good),
         TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),
         TEST(test_expired_units_are_awaited_where_there_are_none_left),

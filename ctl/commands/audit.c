@@ -155,9 +155,9 @@ static json_t *pack_sale(const struct audit_sale *sale, const struct context *co
         json_pack("{s:I, s:I, s:I, s:I, s:I}", "reserved", (json_int_t)sale->reserved, "paid",
                   (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled, "expired",
                   (json_int_t)sale->expired, "refunded", (json_int_t)sale->refunded);
-    json_t *payments =
-        json_pack("{s:I, s:I, s:I}", "taken", (json_int_t)sale->taken, "refund_due",
-                  (json_int_t)sale->refund_due, "refunded", (json_int_t)sale->paid_back);
+    json_t *payments = json_pack("{s:I, s:I, s:I, s:I}", "taken", (json_int_t)sale->taken,
+                                 "refund_due", (json_int_t)sale->refund_due, "refunded",
+                                 (json_int_t)sale->paid_back, "failed", (json_int_t)sale->failed);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:o*, s:o*}",
                      "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
                      sold, "available", total - sold, "orders",
@@ -182,15 +182,17 @@ static void print_lines(const json_t *lines, const char *before)
 
 static void print_payments(const struct audit *audit)
 {
-    uint64_t taken = 0, refund_due = 0, paid_back = 0;
+    uint64_t taken = 0, refund_due = 0, paid_back = 0, failed = 0;
     for (size_t i = 0; i < audit->sale_count; i++) {
         taken += audit->sales[i].taken;
         refund_due += audit->sales[i].refund_due;
         paid_back += audit->sales[i].paid_back;
+        failed += audit->sales[i].failed;
     }
-    if (taken + refund_due + paid_back > 0)
-        printf("payments: %" PRIu64 " taken, %" PRIu64 " refund_due, %" PRIu64 " refunded\n", taken,
-               refund_due, paid_back);
+    if (taken + refund_due + paid_back + failed > 0)
+        printf("payments: %" PRIu64 " taken, %" PRIu64 " refund_due, %" PRIu64 " refunded, %" PRIu64
+               " failed\n",
+               taken, refund_due, paid_back, failed);
 }
 
 static void print_report(const struct audit *audit, const json_t *sales, const char *verdict)

@@ -169,6 +169,7 @@ void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
     sale->taken += count_of(payments, "taken");
     sale->refund_due += count_of(payments, "refund_due");
     sale->paid_back += count_of(payments, "refunded");
+    sale->failed += count_of(payments, "failed");
     sale->units += count_of(sums, "units");
     sale->unreturned += count_of(sums, "unreturned");
     sale->hash_sum += long_count_of(sums, "weighed");
@@ -233,7 +234,9 @@ static int take_payments(void *argument, json_t *page)
     bool all = audit->context->options.argument_count == 1, good = json_is_array(payments);
     json_array_foreach(payments, i, payment)
     {
-        bool due = all || audit_find(audit, answer_text(payment, "sku"));
+        bool failed =
+            strcmp(answer_text(payment, "state"), "failed") == 0; /* the file may lack it */
+        bool due = !failed && (all || audit_find(audit, answer_text(payment, "sku")));
         good = good && payment_file_compare(&audit->payments, payment, due);
     }
     return good ? EX_OK : EX_PROTOCOL;

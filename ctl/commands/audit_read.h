@@ -19,9 +19,9 @@ struct audit_sale {
     uint64_t units;     /* held by orders of the round */
     uint64_t hash_sum;  /* these units, each times a hash of its user */
     uint64_t reserved, paid, cancelled, expired, refunded; /* orders of the round */
-    uint64_t unreturned;                         /* units of refunded orders that stay sold */
-    uint64_t taken, refund_due, paid_back;       /* payments of the orders */
-    uint64_t unkeyed, without_expiry, unmatched; /* orders with a fault */
+    uint64_t unreturned;                           /* units of refunded orders that stay sold */
+    uint64_t taken, refund_due, paid_back, failed; /* payments of the orders */
+    uint64_t unkeyed, without_expiry, unmatched;   /* orders with a fault */
     uint64_t user_units, user_hash_sum, users_over_limit; /* from the counts per user */
 };
 

@@ -27,7 +27,7 @@ int settings_window(struct context *context);
 int settings_one(struct context *context); /* the one that the command is named after */
 
 /* Commands that change an order. */
-int orders_refund(struct context *context);
+int orders_payment_end(struct context *context);
 int orders_extend(struct context *context);
 
 /* Commands that compare. */

@@ -1,5 +1,5 @@
-/* Shows one order, or the orders of one user, and makes two calls of the shop: seckillctl order,
- * user, refund, extend. */
+/* Shows one order, or the orders of one user, and makes calls of the shop: seckillctl order,
+ * user, refund, unpay, extend. */
 #include "ctl/commands/commands.h"
 
 #include <inttypes.h>
@@ -117,25 +117,32 @@ static int change(struct context *context, int64_t id, const char *what, const j
     return status;
 }
 
-int orders_refund(struct context *context)
+/* Of both commands, refund and unpay. */
+int orders_payment_end(struct context *context)
 {
     struct reply reply;
-    const char *ref = argument(context, 2);
-    bool restock = has_option(context, OPTION_RESTOCK);
+    const char *what = argument(context, 0), *ref = argument(context, 2);
+    bool restock = has_option(context, OPTION_RESTOCK), failed = strcmp(what, "unpay") == 0;
     int64_t id = 0, keep = 0;
     if (!read_id(context, &id) ||
         !options_number(&context->options, OPTION_KEEP, 1, KEEP_MAX, 0, &keep))
         return EX_USAGE;
-    int status = say_and_ask(has_option(context, OPTION_YES),
+    int status =
+        failed ? say_and_ask(has_option(context, OPTION_YES),
+                             "notes that %s of order %" PRId64 " has failed: unless another "
+                             "payment pays it, the order is reserved again",
+                             ref, id)
+               : say_and_ask(has_option(context, OPTION_YES),
                              "notes that %s of order %" PRId64 " is paid back%s: an order that it "
                              "pays keeps %" PRId64 " of its units, and the others %s",
                              ref, id, keep > 0 ? " in part" : "", keep,
                              restock ? "can be bought again" : "stay sold");
     if (status != EX_OK)
         return status;
-    json_t *body = json_pack("{s:s, s:b, s:o*}", "payment_ref", ref, "restock", restock, "keep",
+    json_t *body = json_pack("{s:s, s:o*, s:o*}", "payment_ref", ref, "restock",
+                             failed ? NULL : json_boolean(restock), "keep",
                              keep > 0 ? json_integer(keep) : NULL);
-    status = change(context, id, "refund", body, &reply);
+    status = change(context, id, what, body, &reply);
     if (status == EX_OK && !has_option(context, OPTION_JSON))
         printf("%s is %s\n", ref, answer_text(reply.json, "payment_state"));
     json_decref(body);

@@ -179,9 +179,10 @@ static void test_payments_are_added_up(void **state)
     begin(&sale, "ok");
     add_orders(&sale, 2, 1); /* as an older daemon, without payments */
     for (int i = 0; i < 2; i++) {
-        json_t *sums = json_pack("{s:i, s:{s:i}, s:i, s:i, s:{s:i, s:i, s:i}}", "round", 2,
-                                 "states", "refunded", 4, "units", i == 0 ? 3 : 0, "unreturned", 3,
-                                 "payments", "taken", 5, "refund_due", 6, "refunded", 7);
+        json_t *sums =
+            json_pack("{s:i, s:{s:i}, s:i, s:i, s:{s:i, s:i, s:i, s:i}}", "round", 2, "states",
+                      "refunded", 4, "units", i == 0 ? 3 : 0, "unreturned", 3, "payments", "taken",
+                      5, "refund_due", 6, "refunded", 7, "failed", 8);
         audit_sale_add_orders(&sale, sums);
         json_decref(sums);
     }
@@ -191,6 +192,7 @@ static void test_payments_are_added_up(void **state)
     assert_int_equal(sale.taken, 10);
     assert_int_equal(sale.refund_due, 12);
     assert_int_equal(sale.paid_back, 14);
+    assert_int_equal(sale.failed, 16);
     json_decref(sale.head);
 }
 

@@ -136,7 +136,7 @@ class Sale {
             refs.addAll(fields(page, "payment_ref"));
         });
         for (int i = 0; i < refs.size(); i++) {
-            askProviderToRefund(refs.get(i));
+            askProviderToRefund(refs.get(i), orders.get(i) + ":" + refs.get(i) + ":0");
             change(orders.get(i), "refund", String.format(
                 "{\"payment_ref\":\"%s\",\"restock\":false}", refs.get(i)), List.of());
         }
@@ -144,7 +144,7 @@ class Sale {
     }
 
     /** Here a shop calls its payment provider, with the ref as the idempotency key. */
-    static void askProviderToRefund(String ref) {}
+    static void askProviderToRefund(String ref, String key) {}
 
     /** How many orders a user has in a sale. */
     static int countOrders(String userId, String sku) throws Exception {

@@ -98,7 +98,7 @@ async function pay(orderId, ref) {
 async function payBackWhatIsDue(sku) {
   const due = await pages(`/payments?sku=${sku}&state=refund_due`, { token: SHOP }, "payments");
   for (const { order_id: orderId, payment_ref: ref } of due) {
-    await askProviderToRefund(ref);
+    await askProviderToRefund(ref, `${orderId}:${ref}:0`); // 0 units remain
     await call("POST", `/order/${orderId}/refund`,
       { body: { payment_ref: ref, restock: false }, token: SHOP });
   }
@@ -106,7 +106,7 @@ async function payBackWhatIsDue(sku) {
 }
 
 /** Here a shop calls its payment provider, with the ref as the idempotency key. */
-async function askProviderToRefund(ref) {}
+async function askProviderToRefund(ref, key) {}
 
 /** True when the order is cancelled: its unit is on sale again. */
 async function cancel(orderId) {

@@ -166,16 +166,16 @@ def pay_back_what_is_due(sku):
     no harm: the service lists the payment until it hears of the refund."""
     due = payments(sku, "refund_due")
     for payment in due:
-        ref = payment["payment_ref"]
-        ask_provider_to_refund(ref)
-        call("POST", f"/order/{payment['order_id']}/refund", {"payment_ref": ref, "restock": False},
-             token=SHOP)
+        order, ref = payment["order_id"], payment["payment_ref"]
+        ask_provider_to_refund(ref, key=f"{order}:{ref}:0")  # 0 units remain
+        call("POST", f"/order/{order}/refund", {"payment_ref": ref, "restock": False}, token=SHOP)
     return len(due)
 
 
-def ask_provider_to_refund(_ref):
-    """A shop calls its payment provider here, with the ref as the idempotency key, and returns when
-    the refund is certain. Money that was only authorised is released."""
+def ask_provider_to_refund(_ref, key):
+    """A shop calls its payment provider here, with the idempotency key, and returns when the refund
+    has succeeded. Money that was only authorised is released."""
+    assert key
 
 
 def cancel(order_id):
@@ -229,6 +229,7 @@ def next_round(sku, sale):
 
 
 STATES = {"order.accepted": "reserved", "order.paid": "paid", "order.retaken": "paid",
+          "order.unpaid": "reserved",
           "order.cancelled": "cancelled", "order.expired": "expired", "order.refunded": "refunded"}
 
 

@@ -85,7 +85,8 @@ pay() {
     esac
 }
 
-# Here a shop calls its payment provider, with the ref $1 as the idempotency key.
+# Here a shop calls its payment provider to pay the ref $1 back, with the idempotency key $2, and
+# goes on when that has succeeded.
 ask_provider_to_refund() { :; }
 
 # Either step may be repeated: the service lists a payment until it hears of its refund. Sets
@@ -101,7 +102,7 @@ pay_back_what_is_due() {
     done
     for payment in "${due[@]}"; do
         read -r order ref <<<"$payment"
-        ask_provider_to_refund "$ref"
+        ask_provider_to_refund "$ref" "$order:$ref:0" # 0 units remain
         shop POST "/order/$order/refund" -H 'Content-Type: application/json' \
             -d "{\"payment_ref\":\"$ref\",\"restock\":false}"
     done

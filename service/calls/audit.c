@@ -32,11 +32,11 @@ static json_t *sale_of(json_t *sales, const struct ledger_audit_sum *sum)
         return sale;
     sale =
         json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i, s:i}, s:i, s:s, s:i, s:i, s:i, s:{s:i, s:i, "
-                  "s:i}, s:i}",
+                  "s:i, s:i}, s:i}",
                   "sku", sum->sku, "round", (json_int_t)sum->round, "states", "reserved", 0, "paid",
                   0, "cancelled", 0, "expired", 0, "refunded", 0, "units", 0, "weighed", "0",
                   "unreturned", 0, "unkeyed", 0, "unlisted", 0, "payments", "taken", 0,
-                  "refund_due", 0, "refunded", 0, "unmatched", 0);
+                  "refund_due", 0, "refunded", 0, "failed", 0, "unmatched", 0);
     json_object_set_new(sales, sum->sku, sale);
     return sale;
 }

@@ -40,12 +40,14 @@ struct call {
 
 /* ---- orders ---- */
 
-/* POST /order; GET /order/{order_id}; POST /order/{order_id}/pay, /cancel, /refund and /extend. */
+/* POST /order; GET /order/{order_id}; POST /order/{order_id}/pay, /cancel, /refund, /unpay and
+ * /extend. */
 enum call_start call_order_post(struct request *request, const struct call *call);
 enum call_start call_order_get(struct request *request, const struct call *call);
 enum call_start call_state_pay(struct request *request, const struct call *call);
 enum call_start call_state_cancel(struct request *request, const struct call *call);
 enum call_start call_state_refund(struct request *request, const struct call *call);
+enum call_start call_state_unpay(struct request *request, const struct call *call);
 enum call_start call_state_extend(struct request *request, const struct call *call);
 
 /* Reads the body of POST /order, exactly sku, user_id and qty, into the order. False with the fault

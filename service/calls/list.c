@@ -194,7 +194,7 @@ enum call_start call_list_payments(struct request *request, const struct call *c
         .fields =
             {
                 {"state", FIELD_TEXT, offsetof(struct request_call, payments.state),
-                 "state must be taken, refund_due or refunded.", .copy = copy_state},
+                 "state must be taken, refund_due, refunded or failed.", .copy = copy_state},
                 {"sku", FIELD_TEXT, offsetof(struct request_call, payments.sku),
                  "sku must be " SKU_FORM, .copy = identifier_copy},
                 {"order_id", FIELD_TEXT, offsetof(struct request_call, payments.order_id),

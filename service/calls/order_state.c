@@ -1,5 +1,5 @@
-/* Calls for an existing order: GET /order/{order_id}, and POST /pay, /cancel, /refund and /extend
- * behind it.
+/* Calls for an existing order: GET /order/{order_id}, and POST /pay, /cancel, /refund, /unpay and
+ * /extend behind it.
  *
  * why_no_cache: every look-up asks the ledger, so once a client has been told of an order, a
  * payment or a cancellation, look-ups show it at once, at every daemon. */
@@ -97,7 +97,7 @@ static void answer_refused(struct answer *answer, const struct ledger_record *re
                    record->status);
 }
 
-/* A payment is due back, or was refunded; the same answer each time. */
+/* A payment is due back, was refunded or has failed; the same answer each time. */
 static void answer_payment_refused(struct answer *answer, const struct stock_status_change *change)
 {
     static const enum problem problems[LEDGER_PAYMENT_OUTCOMES] = {
@@ -111,9 +111,10 @@ static void answer_payment_refused(struct answer *answer, const struct stock_sta
     enum problem problem = problems[change->payment.outcome];
     char members[PAYMENT_MEMBERS_MAX];
     order_put_payment(members, &change->payment);
+    bool failed = change->payment.state == LEDGER_PAYMENT_FAILED;
     bool same = problem == PROBLEM_ALREADY_PAID && change->payment.unnamed;
-    answer_members(answer, problem, same ? unnamed : NULL, ",\"order_status\":\"%s\"%s",
-                   change->record.status, members);
+    answer_members(answer, failed ? PROBLEM_PAYMENT_FAILED : problem, same ? unnamed : NULL,
+                   ",\"order_status\":\"%s\"%s", change->record.status, members);
 }
 
 static void answer_state(struct call_worker *worker, struct request *request,
@@ -136,8 +137,12 @@ static void answer_state(struct call_worker *worker, struct request *request,
         ledger_time_format(change->extension.latest_ms, latest);
         answer_members(answer, PROBLEM_HOLD_LIMIT, NULL, ",\"latest\":\"%s\"", latest);
         break;
+    case STOCK_STATE_KEEP_LIMIT:
+        answer_problem(answer, PROBLEM_KEEP_LIMIT);
+        break;
     case STOCK_STATE_REFUSED:
-        if (work->change != stock_refund && change->payment.state != LEDGER_PAYMENT_NONE)
+        if ((work->change == stock_pay || work->change == stock_pay_late) &&
+            change->payment.state != LEDGER_PAYMENT_NONE)
             answer_payment_refused(answer, change);
         else
             answer_refused(answer, &change->record, work->refused);
@@ -299,7 +304,7 @@ static void work_extend(struct call_worker *worker, struct request **requests, s
     work_state(worker, requests, count, &extend);
 }
 
-/* ---- cancel and refund ---- */
+/* ---- cancel, refund and unpay ---- */
 
 static void count_cancelled(const struct stock_status_change *change)
 {
@@ -316,7 +321,7 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
         .refused =
             {
                 [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",
-                [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
+                [LEDGER_EXPIRED] = "The order has expired already; no unit is left to keep.",
                 [LEDGER_REFUNDED] = "The order was refunded already.",
             },
         .busy = "The order's segments could not be locked in time; nothing was done.",
@@ -324,13 +329,15 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
     work_state(worker, requests, count, &cancel);
 }
 
-static void count_refunded(const struct stock_status_change *change)
+static void count_ended(const struct stock_status_change *change)
 {
-    metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_REFUNDED, change->moved);
-    metrics_add(METRIC_PAYMENTS_REFUNDED, change->told);
+    bool failed = change->payment.state == LEDGER_PAYMENT_FAILED;
+    metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_REFUNDED,
+                change->moved && !failed);
+    metrics_add(failed ? METRIC_PAYMENTS_FAILED : METRIC_PAYMENTS_REFUNDED, change->told);
 }
 
-static void answer_refunded(struct answer *answer, const struct stock_status_change *change)
+static void answer_ended(struct answer *answer, const struct stock_status_change *change)
 {
     char members[PAYMENT_MEMBERS_MAX];
     order_put_payment(members, &change->payment);
@@ -342,12 +349,28 @@ static void work_refund(struct call_worker *worker, struct request **requests, s
     static const struct state_work refund = {
         .change = stock_refund,
         .wait_ms = call_lock_wait_ms,
-        .count = count_refunded,
-        .answer = answer_refunded,
-        .refused = {[0 ... LEDGER_STATUSES - 1] = "keep is for the payment that pays the order."},
+        .count = count_ended,
+        .answer = answer_ended,
+        .refused = {[0 ... LEDGER_STATUSES - 1] =
+                        "keep is for the payment that pays the order; one "
+                        "that has failed cannot be refunded."},
         .busy = "The order's segments could not be locked in time; nothing was done.",
     };
     work_state(worker, requests, count, &refund);
+}
+
+static void work_unpay(struct call_worker *worker, struct request **requests, size_t count)
+{
+    static const struct state_work unpay = {
+        .change = stock_unpay,
+        .wait_ms = call_lock_wait_ms,
+        .count = count_ended,
+        .answer = answer_ended,
+        .refused = {[0 ... LEDGER_STATUSES - 1] = "The payment does not pay the order any more, or "
+                                                  "the order's round is over: see refund."},
+        .busy = "Another request is changing the order; nothing was done.",
+    };
+    work_state(worker, requests, count, &unpay);
 }
 
 /* ---- the handlers ---- */
@@ -412,6 +435,15 @@ enum call_start call_state_refund(struct request *request, const struct call *ca
         .other = "There is a field other than payment_ref, restock and keep.",
     };
     return start(request, call, work_refund, &body);
+}
+
+enum call_start call_state_unpay(struct request *request, const struct call *call)
+{
+    static const struct call_body body = {
+        .fields = {{REF_FIELD, .must = true, .copy = user_id_copy}},
+        .other = "There is a field other than payment_ref.",
+    };
+    return start(request, call, work_unpay, &body);
 }
 
 enum call_start call_state_extend(struct request *request, const struct call *call)

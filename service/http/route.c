@@ -11,6 +11,7 @@ static const struct route routes[] = {
     {"POST", "/order/{id}/pay", true, ROUTE_SHOP, false, CALL_PAYMENT, call_state_pay},
     {"POST", "/order/{id}/cancel", true, ROUTE_SHOP, false, CALL_CANCEL, call_state_cancel},
     {"POST", "/order/{id}/refund", true, ROUTE_SHOP, true, CALL_CANCEL, call_state_refund},
+    {"POST", "/order/{id}/unpay", true, ROUTE_SHOP, true, CALL_CANCEL, call_state_unpay},
     {"POST", "/order/{id}/extend", true, ROUTE_SHOP, true, CALL_PAYMENT, call_state_extend},
     {"GET", "/events", false, ROUTE_SHOP, false, CALL_EVENTS, call_events},
     {"GET", "/payments", false, ROUTE_SHOP, false, CALL_LIST, call_list_payments},

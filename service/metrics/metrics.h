@@ -37,6 +37,8 @@
     X(PAYMENTS_ALREADY_PAID, "seckill_payments_total", "outcome=\"already_paid\"", "")             \
     X(PAYMENTS_REFUNDED, "seckill_payments_refunded_total", "",                                    \
       "Payments that the shop has paid back.")                                                     \
+    X(PAYMENTS_FAILED, "seckill_payments_failed_total", "",                                        \
+      "Payments that have failed after they had paid their orders.")                               \
     X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
       "What retention_days has deleted of rounds that are over.")                                  \
     X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \

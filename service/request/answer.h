@@ -55,6 +55,8 @@ enum {
       "The order cannot have units any more; the money is to be paid back, see payment_state.", 0) \
     X(ALREADY_PAID, 409, "already_paid", "Already paid",                                           \
       "Another payment has paid the order; this one is to be paid back, see payment_state.", 0)    \
+    X(PAYMENT_FAILED, 409, "payment_failed", "Payment failed",                                     \
+      "This payment was told as failed, for good; tell new money by another payment_ref.", 0)      \
     X(HOLD_LIMIT, 409, "hold_limit_reached", "Hold limit reached",                                 \
       "The sale lets the order be held until the time in latest.", 0)                              \
     X(REFUNDS_DUE, 409, "refunds_due", "Refunds due",                                              \
@@ -77,6 +79,8 @@ enum {
       "A target may have at most 4096 bytes, and a query 50 parameters.", 0)                       \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
       "The body must be application/json.", 0)                                                     \
+    X(KEEP_LIMIT, 422, "keep_too_large", "Keep too large",                                         \
+      "The order never had as many units as keep says.", 0)                                        \
     X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
       "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
     X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \

@@ -68,7 +68,7 @@ static void text_list(struct sql_text *sql, enum ledger_event_type type, bool by
                BATCH_INSERT "(SELECT GROUP_CONCAT(CONCAT_WS(' ',%s,o.order_id,%-s,o.qty,"
                             "COALESCE(" LEDGER_MS_OF("o.expires_at") ",0),o.user_id,o.sku,o.round",
                letter, type == LEDGER_EVENT_REFUND_DUE ? "0" : "COALESCE(o.version,1)");
-    if (type == LEDGER_EVENT_REFUND_DUE)
+    if (type == LEDGER_EVENT_REFUND_DUE || type == LEDGER_EVENT_UNPAID)
         sql_printf(sql,
                    ",p.payment_ref)SEPARATOR '\\n')FROM payment p FORCE INDEX(PRIMARY)"
                    "JOIN orders o ON o.order_id=p.order_id WHERE(p.order_id,p.payment_ref)IN(");
@@ -88,7 +88,7 @@ void event_list_add(struct event_list *list, uint64_t order_id, const char *paym
     if (list->count == 0)
         text_list(sql, list->type, list->by_name);
     sql_append(sql, ",", list->count++ > 0);
-    if (list->type == LEDGER_EVENT_REFUND_DUE)
+    if (list->type == LEDGER_EVENT_REFUND_DUE || list->type == LEDGER_EVENT_UNPAID)
         sql_printf(sql, "(%ju,%s)", order_id, payment_ref);
     else
         sql_printf(sql, "%ju", order_id);

@@ -28,6 +28,7 @@
     X(EXPIRED, 'x', "order.expired")                                                               \
     X(RETAKEN, 't', "order.retaken")                                                               \
     X(REFUNDED, 'r', "order.refunded")                                                             \
+    X(UNPAID, 'u', "order.unpaid")                                                                 \
     X(CHANGED, 'k', "order.changed")                                                               \
     X(REFUND_DUE, 'd', "payment.refund_due")                                                       \
     X(SOLD_OUT, 'o', "sale.sold_out")                                                              \

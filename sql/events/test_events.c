@@ -120,7 +120,7 @@ static void sell(uint64_t id, uint32_t qty, const char *user)
 
 static void give_back(uint64_t id, enum ledger_status to, uint32_t keep)
 {
-    struct ledger_return_order order = {.order_id = id, .keep = keep};
+    struct ledger_return_order order = {.order_id = id, .payment_ref = "ref-1", .keep = keep};
     struct ledger_return_segment segment = {
         .sku = "s", .segment = 1, .segments = 2, .fence = 2 * FENCE + id};
     struct ledger_return returned = {
@@ -167,8 +167,26 @@ static void test_each_change_of_an_order_is_an_event_with_its_version(void **sta
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(events[i].user_id, "it's\\me");
         assert_true(events[i].expires_ms == 4102444800000);
-        assert_string_equal(events[i].payment_ref, i == 1 ? "ref-1" : "");
+        assert_string_equal(events[i].payment_ref, i == 1 || i == 2 ? "ref-1" : "");
     }
+}
+
+static void test_payments_that_end_are_told_with_their_names(void **state)
+{
+    (void)state;
+    sell(1, 3, "u");
+    pay(1, "ref-1", false);
+    give_back(1, LEDGER_RESERVED, 0);
+    sell(2, 3, "u");
+    pay(2, "ref-1", false);
+    pay(2, "ref-2", false);
+    give_back(2, LEDGER_REFUNDED, 0);
+    assert_int_equal(pending_events(), 7);
+    expect(2, LEDGER_EVENT_UNPAID, 1, 3, 3);
+    assert_string_equal(events[2].payment_ref, "ref-1"); /* it has failed */
+    assert_true(events[2].expires_ms == 0);
+    expect(6, LEDGER_EVENT_CHANGED, 2, 3, 3);
+    assert_string_equal(events[6].payment_ref, "ref-2"); /* it pays the order now */
 }
 
 static void test_cancels_expiries_and_extensions_are_events(void **state)
@@ -234,7 +252,7 @@ static void test_nothing_is_written_while_events_are_off(void **state)
     (void)state;
     ledger_events_write(ledger, false);
     sell(1, 1, "u");
-    pay(1, "p", LEDGER_LATE_ASKED);
+    pay(1, "ref-1", LEDGER_LATE_ASKED);
     give_back(1, LEDGER_REFUNDED, 0);
     ledger_events_write(ledger, true);
     assert_int_equal(pending(), 0);
@@ -501,6 +519,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_each_change_of_an_order_is_an_event_with_its_version),
+        TEST(test_payments_that_end_are_told_with_their_names),
         TEST(test_cancels_expiries_and_extensions_are_events),
         TEST(test_late_money_is_retaken_or_due),
         TEST(test_orders_of_an_ended_round_expire_with_events),

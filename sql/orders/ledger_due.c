@@ -122,6 +122,16 @@ static bool delete_decided(struct ledger *ledger, const struct range *ranges, si
     return !any || ledger_read(ledger) == DB_OK;
 }
 
+void ledger_due_text(struct sql_text *sql, uint64_t order_id)
+{
+    sql_printf(sql,
+               "INSERT INTO order_expiry(expires_at,first_id,last_id)SELECT "
+               "expires_at+INTERVAL COALESCE(grace_s,0)SECOND,order_id,order_id FROM orders "
+               "WHERE order_id=%ju AND expires_at IS NOT NULL "
+               "ON DUPLICATE KEY UPDATE last_id=GREATEST(last_id,VALUES(last_id));",
+               order_id);
+}
+
 enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out)
 {

@@ -1,5 +1,5 @@
 /* Cancels, expires and refunds orders, or parts of them: changes their statuses, and makes their
- * units available again.
+ * units available again. Makes orders reserved again whose payment has failed.
  *
  *   lock the segments' rows ─► lock the orders that may change, share their units out
  *     ─► segments: sold -= n, fence = F · statuses ─► quotas ─► commit
@@ -9,7 +9,11 @@
  *
  * why_skip_locked: one order whose payment hangs, or one segment that an operator's transaction
  * holds, must not keep hundreds of returns waiting. And a transaction that waits for none of these
- * rows takes part in no deadlock over them. */
+ * rows takes part in no deadlock over them.
+ *
+ * why_the_next_payment: a buyer who has paid twice has a payment that is due. When the other one
+ * goes, that one pays the order. It is looked up by a locking read behind the order's lock, which
+ * sees all that was told before; one that is being refunded just now is passed over. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -97,14 +101,27 @@ static struct ledger_return_segment *segments_of(const struct ledger_return *ret
 
 /* ---- the orders ---- */
 
+/* A payment of the order `o` that can take the place of the one that pays it. */
+#define NEXT_PAYMENT                                                                               \
+    "(SELECT p.payment_ref FROM payment p FORCE INDEX(PRIMARY)WHERE p.order_id=o.order_id AND "    \
+    "p.state='refund_due' ORDER BY p.payment_ref LIMIT 1 FOR UPDATE SKIP LOCKED)"
+
+/* The payments of the orders change, too. */
+static bool is_of_payments(const struct ledger_return *returned)
+{
+    return returned->to == LEDGER_REFUNDED || returned->to == LEDGER_RESERVED;
+}
+
 /* Locks the orders that may change. They come sorted by user, so that transactions that meet in
  * several quotas do not deadlock. */
 static enum db_result lock_orders(struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
-    sql_begin(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
-                   "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
+    sql_begin(sql,
+              "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty,o.status='expired',%-s FROM orders "
+              "o FORCE INDEX(PRIMARY)WHERE o.order_id IN(",
+              is_of_payments(returned) ? NEXT_PAYMENT : "NULL");
     for (size_t i = 0; i < returned->order_count; i++)
         sql_printf(sql, i == 0 ? "%ju" : ",%ju", returned->orders[i].order_id);
     sql_printf(sql, ")AND %-s ORDER BY o.user_id,o.sku,o.order_id FOR UPDATE SKIP LOCKED",
@@ -147,17 +164,22 @@ static void read_order(struct returning *returning, char **row)
                                                 sizeof key, ledger_return_order_compare);
     if (!order || order->moved)
         return;
-    if (!ledger_order_valid(row)) {
+    const char *next = order->keep == 0 && row[6] ? row[6] : "";
+    if (!ledger_order_valid(row) ||
+        (*next != '\0' && !user_id_copy(next, strlen(next), order->next_ref))) {
         ledger_note_damage(returning->ledger,
-                           "orders: order_id %s, sku '%s', round %s, user_id '%s', qty %s", row[0],
-                           row[1], row[2], row[3], row[4]);
+                           "orders: order_id %s, sku '%s', round %s, user_id '%s', qty %s, "
+                           "payment_ref '%s'",
+                           row[0], row[1], row[2], row[3], row[4], next);
         return;
     }
     uint32_t qty = ledger_u32(row[4]), round = ledger_u32(row[2]);
-    if (order->keep >= qty)
+    bool expired = ledger_u32(row[5]) != 0; /* its units came back then */
+    if (order->keep >= qty || (expired && order->keep > 0))
         return;
     size_t given = 0;
-    uint32_t units = order->unreturned ? 0 : qty - order->keep;
+    bool none = order->unreturned || expired || *next != '\0' || returned->to == LEDGER_RESERVED;
+    uint32_t units = none ? 0 : qty - order->keep;
     struct ledger_return_segment *segments = segments_of(returned, row[1], &given);
     order->moved = order->round_over || take_off(segments, given, round, units, &order->damaged);
     if (order->damaged)
@@ -179,13 +201,20 @@ static void read_orders(struct returning *returning)
 {
     struct ledger_return *returned = returning->returned;
     returning->moved_count = returning->changed_count = 0;
-    for (size_t i = 0; i < returned->order_count; i++)
+    for (size_t i = 0; i < returned->order_count; i++) {
         returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
+        returned->orders[i].next_ref[0] = '\0';
+    }
     for (char **row = db_row(returning->ledger->db); row; row = db_row(returning->ledger->db))
         read_order(returning, row);
 }
 
 /* ---- the changes ---- */
+
+/* The sale's time to pay, from now on; NULL: it has none. */
+#define TIME_TO_PAY                                                                                \
+    ",expires_at=(SELECT UTC_TIMESTAMP(3)+INTERVAL s.pay_within_s SECOND FROM sale s "             \
+    "WHERE s.sku=orders.sku)"
 
 /* Returns the number of statements appended. The rows are locked, so their guards always hold; they
  * are for a server whose locks work differently. */
@@ -207,20 +236,27 @@ static size_t text_segments(struct sql_text *sql, struct ledger_return *returned
     return count;
 }
 
+/* An order keeps its status. */
+static bool stays(const struct ledger_return_order *order)
+{
+    return order->keep > 0 || order->next_ref[0] != '\0';
+}
+
 /* Appends a statement for the orders that end, with or without their units. */
 static void text_ends(struct sql_text *sql, const struct ledger_return *returned, bool unreturned)
 {
     bool any = false;
     for (size_t i = 0; i < returned->order_count; i++) {
         const struct ledger_return_order *order = &returned->orders[i];
-        if (!order->moved || order->keep > 0 || order->unreturned != unreturned)
+        if (!order->moved || stays(order) || order->unreturned != unreturned)
             continue;
         if (!any)
             sql_printf(sql,
                        "UPDATE orders FORCE INDEX(PRIMARY)SET status=%s," LEDGER_VERSION_NEXT
-                       "%-s WHERE order_id IN",
+                       "%-s%-s WHERE order_id IN",
                        ledger_status_name(returned->to),
-                       unreturned ? ",unreturned=COALESCE(unreturned,0)+qty" : "");
+                       unreturned ? ",unreturned=COALESCE(unreturned,0)+qty" : "",
+                       returned->to == LEDGER_RESERVED ? TIME_TO_PAY : "");
         sql_printf(sql, any ? ",%ju" : "(%ju", order->order_id);
         any = true;
     }
@@ -228,7 +264,8 @@ static void text_ends(struct sql_text *sql, const struct ledger_return *returned
         sql_append(sql, ");", 2);
 }
 
-/* Each order keeps units of its own number. Assignments are made from left to right. */
+/* Each order keeps units of its own number. Assignments are made from left to right. An order that
+ * another payment pays has a new version, and an unpaid one may expire. */
 static void text_parts(struct sql_text *sql, const struct ledger_return *returned)
 {
     for (size_t i = 0; i < returned->order_count; i++) {
@@ -239,43 +276,60 @@ static void text_parts(struct sql_text *sql, const struct ledger_return *returne
                        ",unreturned=IF(%d,COALESCE(unreturned,0)+qty-%u,unreturned),qty=%u "
                        "WHERE order_id=%ju;",
                        order->unreturned, order->keep, order->keep, order->order_id);
+        else if (order->moved && stays(order))
+            sql_printf(sql,
+                       "DELETE FROM refund_due WHERE order_id=%ju AND payment_ref=%s;"
+                       "UPDATE orders SET " LEDGER_VERSION_NEXT " WHERE order_id=%ju;",
+                       order->order_id, order->next_ref, order->order_id);
+        else if (order->moved && returned->to == LEDGER_RESERVED) {
+            sql_printf(sql,
+                       "INSERT INTO unpaid_count(sku,count)SELECT sku,1 FROM orders WHERE "
+                       "order_id=%ju ON DUPLICATE KEY UPDATE count=unpaid_count.count+1;",
+                       order->order_id);
+            ledger_due_text(sql, order->order_id);
+        }
     }
 }
 
-/* An order has one payment at most that it has taken. */
-static void text_payments(struct sql_text *sql, const struct ledger_return *returned)
+/* Ends the payments that the callers name, if they still pay their orders, and lets others pay.
+ * Returns the number of statements appended, each of which must change a row. */
+static size_t text_payments(struct sql_text *sql, const struct ledger_return *returned)
 {
-    bool any = false;
-    for (size_t i = 0; i < returned->order_count; i++) {
+    size_t count = 0;
+    for (size_t i = 0; i < returned->order_count && is_of_payments(returned); i++) {
         const struct ledger_return_order *order = &returned->orders[i];
-        if (!order->moved || order->keep > 0 || returned->to != LEDGER_REFUNDED)
+        if (!order->moved || order->keep > 0)
             continue;
         sql_printf(sql,
-                   any ? ",%ju"
-                       : "UPDATE payment FORCE INDEX(PRIMARY)SET state='refunded',"
-                         "refunded_at=UTC_TIMESTAMP(3)WHERE state='taken' AND "
-                         "order_id IN(%ju",
-                   order->order_id);
-        any = true;
+                   "UPDATE payment SET state=%-s WHERE order_id=%ju AND payment_ref=%s AND "
+                   "state='taken';",
+                   returned->to == LEDGER_RESERVED ? "'failed'"
+                                                   : "'refunded',refunded_at=UTC_TIMESTAMP(3)",
+                   order->order_id, order->payment_ref);
+        if (stays(order))
+            sql_printf(sql,
+                       "UPDATE payment SET state='taken' WHERE order_id=%ju AND payment_ref=%s AND "
+                       "state='refund_due';",
+                       order->order_id, order->next_ref);
+        count += 1 + stays(order);
     }
-    if (any)
-        sql_append(sql, ");", 2);
+    return count;
 }
 
-/* Appends the events of the orders that end, or keep a part of their units. */
-static void text_events(struct ledger *ledger, const struct ledger_return *returned, bool parts)
+/* Appends the events of the orders that get another status, or keep theirs. */
+static void text_events(struct ledger *ledger, const struct ledger_return *returned, bool kept)
 {
     static const enum ledger_event_type ends[LEDGER_STATUSES] = {
+        [LEDGER_RESERVED] = LEDGER_EVENT_UNPAID,
         [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
         [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
         [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
     };
-    struct event_list events = {ledger, parts ? LEDGER_EVENT_CHANGED : ends[returned->to], false,
-                                0};
+    struct event_list events = {ledger, kept ? LEDGER_EVENT_CHANGED : ends[returned->to], kept, 0};
     for (size_t i = 0; i < returned->order_count; i++) {
         const struct ledger_return_order *order = &returned->orders[i];
-        if (order->moved && (order->keep > 0) == parts)
-            event_list_add(&events, order->order_id, NULL);
+        if (order->moved && stays(order) == kept)
+            event_list_add(&events, order->order_id, order->payment_ref);
     }
     event_list_end(&events);
 }
@@ -360,10 +414,10 @@ static enum db_result return_orders(struct returning *returning)
         return DB_OK;
     sql_clear(sql);
     size_t guarded = text_segments(sql, returning->returned);
+    guarded += text_payments(sql, returning->returned);
     text_ends(sql, returning->returned, false);
     text_ends(sql, returning->returned, true);
     text_parts(sql, returning->returned);
-    text_payments(sql, returning->returned);
     text_events(returning->ledger, returning->returned, false);
     text_events(returning->ledger, returning->returned, true);
     if (returning->moved_count > 0)
@@ -382,8 +436,9 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 {
     assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
     assert(returned->segment_count <= LEDGER_SEGMENTS_MAX);
-    assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED ||
-           returned->to == LEDGER_REFUNDED);
+    static_assert(LEDGER_SEGMENTS_MAX + 2 * (int)LEDGER_ORDERS_MAX <= (int)DB_STATEMENTS_MAX,
+                  "each has its count of rows");
+    assert(!is_of_payments(returned) || returned->order_count <= LEDGER_ORDERS_MAX);
     struct returning returning;
     returning.ledger = ledger;
     returning.returned = returned;

@@ -5,7 +5,9 @@
  * clocks differ cannot disagree, and a moment is either in time or too late, never both.
  *
  * why_the_round: a reset replaces the units that the orders of earlier rounds hold. So an order is
- * paid only while its round is the sale's present one, from which nothing leads back. */
+ * paid only while its round is the sale's present one, from which nothing leads back. Likewise it
+ * becomes reserved again only in that round, under the sale's lock: no reset or retirement, which
+ * ends the reserved orders, passes it over. */
 #include "sql/orders/orders.h"
 
 #include <assert.h>
@@ -38,8 +40,10 @@ _Static_assert(LEDGER_IN_ROUND == 1 && LEDGER_OVERDUE == 2 && LEDGER_OVER == 3, 
 /* All transitions but that of a late payment, which finds an expired order (ledger_commit.c). Each
  * change of a status states its condition. */
 static const char *const conditions[LEDGER_STATUSES] = {
+    [LEDGER_RESERVED] = "(o.status='paid' AND o.round="
+                        "(SELECT s.round FROM sale s WHERE s.sku=o.sku " SHARE_SKIP_LOCKED "))",
     [LEDGER_PAID] = RESERVED(STANDING("") "=1"),
-    [LEDGER_CANCELLED] = RESERVED("TRUE"),
+    [LEDGER_CANCELLED] = "o.status IN('reserved','expired')",
     [LEDGER_EXPIRED] =
         RESERVED("(" OVERDUE " OR o.round<(SELECT s.round FROM sale s WHERE s.sku=o.sku))"),
     [LEDGER_REFUNDED] = "o.status='paid'",
@@ -52,8 +56,9 @@ const char *ledger_status_name(enum ledger_status status)
 
 bool ledger_status_may(const char *from, enum ledger_status to)
 {
-    enum ledger_status needed = to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED;
-    return conditions[to] && strcmp(from, names[needed]) == 0;
+    bool of_paid = to == LEDGER_REFUNDED || to == LEDGER_RESERVED;
+    return strcmp(from, names[of_paid ? LEDGER_PAID : LEDGER_RESERVED]) == 0 ||
+           (to == LEDGER_CANCELLED && strcmp(from, names[LEDGER_EXPIRED]) == 0);
 }
 
 enum ledger_status ledger_status_of(const char *name)

@@ -38,6 +38,7 @@ enum ledger_payment_state {
     LEDGER_PAYMENT_TAKEN,
     LEDGER_PAYMENT_DUE, /* to be paid back by the shop */
     LEDGER_PAYMENT_REFUNDED,
+    LEDGER_PAYMENT_FAILED, /* after it had paid the order: the money never came */
     LEDGER_PAYMENT_STATES
 };
 
@@ -268,12 +269,16 @@ struct ledger_return_segment {
 
 struct ledger_return_order {
     uint64_t order_id;
-    uint32_t keep;   /* units that the order keeps, with its status; 0: it ends */
-    bool unreturned; /* its units are refunded and not put back on sale: they stay sold */
-    bool round_over; /* its sale is in a later round, so its units no longer exist */
-    bool moved;      /* out: it has changed; not if it has no more than `keep` units */
-    bool unmet;      /* out: the given segments of its sale have sold less than its units */
-    bool damaged;    /* out: and so have all segments of its sale */
+    const char *payment_ref; /* of REFUNDED and RESERVED: the payment that pays it */
+    uint32_t keep;           /* units that the order keeps, with its status; 0: it ends */
+    bool unreturned;         /* its units are refunded and not put back on sale: they stay sold */
+    bool round_over;         /* its sale is in a later round, so its units no longer exist */
+    bool moved;              /* out: it has changed; not if it has no more than `keep` units */
+    bool unmet;              /* out: the given segments of its sale have sold less than its units */
+    bool damaged;            /* out: and so have all segments of its sale */
+    /* Out, of REFUNDED and RESERVED without `keep`: the payment, due before, that pays the order
+     * from now on, so that it stays paid; "": none. */
+    char next_ref[USER_ID_SIZE];
 };
 
 /* Compares the ids of two struct ledger_return_order, for qsort and bsearch. */
@@ -283,9 +288,11 @@ static inline int ledger_return_order_compare(const void *left, const void *righ
     return (a->order_id > b->order_id) - (a->order_id < b->order_id);
 }
 
-/* Orders, of any sales, to cancel, expire or refund together. */
+/* Orders, of any sales, to cancel, expire, refund or unpay together. */
 struct ledger_return {
-    enum ledger_status to; /* LEDGER_CANCELLED, LEDGER_EXPIRED, or LEDGER_REFUNDED from paid */
+    /* LEDGER_CANCELLED, LEDGER_EXPIRED; from paid LEDGER_REFUNDED, or LEDGER_RESERVED when the
+     * payment has failed. */
+    enum ledger_status to;
     struct ledger_return_order *orders;
     size_t order_count; /* 1..LEDGER_RETURNS_MAX, each id once, in the order of the ids */
     struct ledger_return_segment *segments;
@@ -293,15 +300,21 @@ struct ledger_return {
 };
 
 /* Changes, in one transaction, the statuses of the orders that may change, takes their units off
- * the given segments of their sales, in any parts, and gives them back to their users' quotas. The
- * payment that a refunded order had taken becomes refunded. Skips an order while another
+ * the given segments of their sales, in any parts, and gives them back to their users' quotas. An
+ * order that has expired or becomes reserved gives no units back; the latter gets its sale's time
+ * to pay anew. The payment that paid an order becomes refunded or failed with it. If another one is
+ * due, that pays the order instead, which changes no further. Skips an order while another
  * transaction holds its row, and when the segments of its sale and round have sold less than its
- * units. Waits for no row of a segment or an order. LEDGER_NO: a segment refused, and nothing is
- * done. May be repeated, after LEDGER_UNKNOWN as well: no unit is returned twice. With any result
- * but LEDGER_OK no order counts as moved. */
+ * units. Waits for no row of a segment or an order. LEDGER_NO: a segment refused, or a payment has
+ * changed meanwhile, and nothing is done. May be repeated, after LEDGER_UNKNOWN as well: no unit is
+ * returned twice. With any result but LEDGER_OK no order counts as moved. */
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned);
 
 /* ---- for sql/ only ---- */
+
+/* Appends the statement that lets an order expire when its time is over, as it is now; none, if it
+ * has no such time. */
+void ledger_due_text(struct sql_text *sql, uint64_t order_id);
 
 /* True when the update sets a fence of its own. */
 static inline bool ledger_update_fenced(const struct ledger_stock_update *update)

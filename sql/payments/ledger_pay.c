@@ -450,12 +450,8 @@ static void text_extension(struct sql_text *sql, uint64_t order_id, int64_t expi
 {
     sql_printf(sql, "UPDATE orders SET " LEDGER_VERSION_NEXT ",expires_at=");
     ledger_time_text(sql, expires_ms);
-    sql_printf(
-        sql,
-        " WHERE order_id=%ju;INSERT INTO order_expiry(expires_at,first_id,last_id)SELECT "
-        "expires_at+INTERVAL COALESCE(grace_s,0)SECOND,order_id,order_id FROM orders "
-        "WHERE order_id=%ju ON DUPLICATE KEY UPDATE last_id=GREATEST(last_id,VALUES(last_id));",
-        order_id, order_id);
+    sql_printf(sql, " WHERE order_id=%ju;", order_id);
+    ledger_due_text(sql, order_id);
 }
 
 static enum db_result extend(struct ledger *ledger, const struct order_set *set,

@@ -8,10 +8,9 @@
 #include "sql/ledger/ledger_query.h"
 
 static const char *const states[LEDGER_PAYMENT_STATES] = {
-    [LEDGER_PAYMENT_NONE] = "",
-    [LEDGER_PAYMENT_TAKEN] = "taken",
-    [LEDGER_PAYMENT_DUE] = "refund_due",
-    [LEDGER_PAYMENT_REFUNDED] = "refunded",
+    [LEDGER_PAYMENT_NONE] = "",          [LEDGER_PAYMENT_TAKEN] = "taken",
+    [LEDGER_PAYMENT_DUE] = "refund_due", [LEDGER_PAYMENT_REFUNDED] = "refunded",
+    [LEDGER_PAYMENT_FAILED] = "failed",
 };
 
 static const char *const outcomes[LEDGER_PAYMENT_OUTCOMES] = {
@@ -47,7 +46,7 @@ static bool read_row(struct ledger *ledger, struct ledger_payment_row *payment, 
     const char *ref = row[8] ? row[8] : "";
     bool valid = ledger_order_valid(row) && row[5] && ledger_status_known(row[5]) &&
                  user_id_copy(ref, strlen(ref), payment->ref) &&
-                 ledger_number_valid(row[6], LEDGER_PAYMENT_TAKEN, LEDGER_PAYMENT_REFUNDED) &&
+                 ledger_number_valid(row[6], LEDGER_PAYMENT_TAKEN, LEDGER_PAYMENT_FAILED) &&
                  ledger_number_valid(row[7], LEDGER_IN_TIME, LEDGER_ALREADY_PAID);
     if (!valid) {
         ledger_note_damage(ledger, "payment: order_id %s, payment_ref '%s', state %s, outcome %s",

@@ -333,6 +333,7 @@ static void test_unknown_commit_of_a_late_payment_is_only_ended(void **state)
 /* ---- refunds and parts ---- */
 
 static struct ledger_return_order returned_order;
+static const char *paid_by; /* the payment that the caller has found to pay the order */
 
 static enum ledger_result give_back(enum ledger_status to, uint32_t keep, bool unreturned)
 {
@@ -344,8 +345,8 @@ static enum ledger_result give_back(enum ledger_status to, uint32_t keep, bool u
                                      .segments = segments,
                                      .segment_count = 2};
     fence++;
-    returned_order =
-        (struct ledger_return_order){.order_id = 1, .keep = keep, .unreturned = unreturned};
+    returned_order = (struct ledger_return_order){
+        .order_id = 1, .payment_ref = paid_by, .keep = keep, .unreturned = unreturned};
     for (uint32_t i = 0; i < 2; i++)
         segments[i] =
             (struct ledger_return_segment){.sku = "s", .segment = i, .segments = 2, .fence = fence};
@@ -361,6 +362,7 @@ static int64_t sold(void)
 static void insert_paid(uint32_t qty)
 {
     insert(1, qty, "paid", future);
+    paid_by = "p";
     sql_server_do("INSERT INTO payment VALUES(1,'p','taken','in_time',UTC_TIMESTAMP(3),NULL);"
                   "INSERT INTO user_quota VALUES('s',1,'u',%u,9,'1')",
                   qty);
@@ -409,6 +411,139 @@ static void test_part_of_an_order_comes_back_once(void **state)
     assert_int_equal(give_back(LEDGER_REFUNDED, 0, true), LEDGER_OK);
     assert_int_equal(rows("orders", "status='refunded'AND unreturned=3"), 1);
     assert_int_equal(sold(), 10);
+}
+
+/* The buyer has paid twice: the order has the other payment's money. */
+static void test_due_payment_takes_the_place_of_a_refunded_one(void **state)
+{
+    (void)state;
+    insert_paid(4);
+    sql_server_do("INSERT INTO payment VALUES(1,'b','refund_due','already_paid','2026-01-02',NULL),"
+                  "(1,'c','refund_due','already_paid','2026-01-03',NULL);"
+                  "INSERT INTO refund_due VALUES(1,'b','s',UTC_TIMESTAMP(3)),"
+                  "(1,'c','s',UTC_TIMESTAMP(3))");
+    assert_int_equal(give_back(LEDGER_REFUNDED, 0, false), LEDGER_OK);
+    assert_string_equal(returned_order.next_ref, "b"); /* the first one by name */
+    assert_int_equal(rows("orders", "status='paid'AND qty=4 AND version=2"), 1);
+    assert_int_equal(rows("payment", "payment_ref='p'AND state='refunded'"
+                                     "AND refunded_at IS NOT NULL"),
+                     1);
+    assert_int_equal(rows("payment", "payment_ref='b'AND state='taken'"), 1);
+    assert_int_equal(rows("refund_due", "payment_ref='c'"), 1);
+    assert_int_equal(rows("refund_due", "TRUE"), 1);
+    assert_int_equal(sold(), 12);
+    assert_int_equal(rows("user_quota", "units=4"), 1);
+    /* A repeat that has read the payments before that. */
+    assert_int_equal(give_back(LEDGER_REFUNDED, 0, false), LEDGER_NO);
+    assert_int_equal(rows("payment", "payment_ref='b'AND state='taken'"), 1);
+    paid_by = "b";
+    assert_int_equal(give_back(LEDGER_REFUNDED, 3, false), LEDGER_OK);
+    assert_string_equal(returned_order.next_ref, ""); /* it keeps a part, and the payment */
+    assert_int_equal(give_back(LEDGER_REFUNDED, 0, true), LEDGER_OK);
+    paid_by = "c";
+    assert_int_equal(rows("payment", "payment_ref='c'AND state='taken'"), 1);
+    assert_int_equal(give_back(LEDGER_REFUNDED, 0, false), LEDGER_OK);
+    assert_int_equal(rows("orders", "status='refunded'AND qty=3 AND unreturned IS NULL"), 1);
+    assert_int_equal(rows("payment", "state='refunded'"), 3);
+    assert_int_equal(rows("refund_due", "TRUE"), 0);
+    assert_int_equal(sold(), 8);
+}
+
+/* The shop has just paid it back: it cannot pay the order any more. */
+static void test_payment_that_is_being_refunded_takes_no_place(void **state)
+{
+    (void)state;
+    struct db *other = sql_server_open(sql_server_url());
+    const char text[] = "START TRANSACTION;SELECT 1 FROM payment WHERE payment_ref='b' FOR UPDATE";
+    insert_paid(4);
+    sql_server_do("INSERT INTO payment VALUES(1,'b','refund_due','already_paid','2026-01-03',NULL);"
+                  "INSERT INTO refund_due VALUES(1,'b','s',UTC_TIMESTAMP(3))");
+    assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
+    assert_int_equal(give_back(LEDGER_REFUNDED, 0, false), LEDGER_OK);
+    assert_int_equal(rows("orders", "status='refunded'"), 1);
+    db_close(&other);
+}
+
+/* `expires_at`, in seconds since the ledger's present. */
+static int64_t time_left_s(void)
+{
+    return sql_server_do("SELECT TIMESTAMPDIFF(SECOND,UTC_TIMESTAMP(3),expires_at)FROM orders");
+}
+
+static void test_order_whose_payment_has_failed_is_reserved_again(void **state)
+{
+    (void)state;
+    insert_paid(4);
+    sql_server_do("UPDATE sale SET pay_within_s=90000;"
+                  "UPDATE orders SET grace_s=7,expires_at='2020-01-01'");
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_OK);
+    assert_in_range(time_left_s(), 90000 - 3600, 90000);
+    assert_int_equal(rows("orders", "status='reserved'AND qty=4 AND version=2"), 1);
+    assert_int_equal(rows("order_expiry e,orders o", "e.expires_at=o.expires_at+INTERVAL 7 SECOND "
+                                                     "AND first_id=1 AND last_id=1"),
+                     1);
+    assert_int_equal(rows("payment", "state='failed'AND refunded_at IS NULL"), 1);
+    assert_int_equal(rows("unpaid_count", "sku='s'AND count=1"), 1);
+    assert_int_equal(sold(), 12);
+    assert_int_equal(rows("user_quota", "units=4"), 1);
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_NO);
+    assert_int_equal(pay_one(1, "p"), LEDGER_IN_TIME); /* as it was, and pays nothing */
+    assert_int_equal(payments[0].state, LEDGER_PAYMENT_FAILED);
+    assert_true(!payments[0].moved && !payments[0].told);
+    assert_int_equal(pay_one(1, "q"), LEDGER_IN_TIME);
+    assert_true(payments[0].moved);
+    paid_by = "q";
+    sql_server_do("UPDATE sale SET pay_within_s=NULL");
+    int64_t ranges = rows("order_expiry", "TRUE");
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_OK);
+    assert_int_equal(rows("orders", "status='reserved'AND expires_at IS NULL"), 1);
+    assert_int_equal(rows("order_expiry", "TRUE"), ranges);
+}
+
+static void test_due_payment_takes_the_place_of_a_failed_one(void **state)
+{
+    (void)state;
+    insert_paid(4);
+    assert_int_equal(pay_one(1, "b"), LEDGER_ALREADY_PAID);
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_OK);
+    assert_string_equal(returned_order.next_ref, "b");
+    assert_int_equal(rows("orders", "status='paid'AND version=2"), 1);
+    assert_int_equal(rows("payment", "state='failed'AND payment_ref='p'"), 1);
+    assert_int_equal(rows("payment", "state='taken'AND payment_ref='b'"), 1);
+    assert_int_equal(rows("refund_due", "TRUE"), 0);
+}
+
+/* A reset or a retirement ends the reserved orders of a round once: none may come after it. */
+static void test_order_is_reserved_again_only_in_its_round(void **state)
+{
+    (void)state;
+    struct db *other = sql_server_open(sql_server_url());
+    const char text[] = "START TRANSACTION;UPDATE sale SET round=2";
+    insert_paid(4);
+    assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_NO);
+    assert_int_equal(db_query(other, "COMMIT", 6), DB_OK);
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_NO);
+    sql_server_do("DELETE FROM sale");
+    assert_int_equal(give_back(LEDGER_RESERVED, 0, false), LEDGER_NO);
+    assert_int_equal(rows("orders", "status='paid'AND version IS NULL"), 1);
+    assert_int_equal(rows("payment", "state='taken'"), 1);
+    db_close(&other);
+}
+
+static void test_expired_order_is_cancelled_without_its_units(void **state)
+{
+    (void)state;
+    insert(1, 5, "expired", past);
+    sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',3,9,'2')");
+    assert_int_equal(give_back(LEDGER_CANCELLED, 2, false), LEDGER_NO);
+    assert_int_equal(give_back(LEDGER_CANCELLED, 0, false), LEDGER_OK);
+    assert_int_equal(give_back(LEDGER_CANCELLED, 0, false), LEDGER_NO);
+    assert_int_equal(rows("orders", "status='cancelled'AND qty=5 AND version=2"), 1);
+    assert_int_equal(sold(), 12);
+    assert_int_equal(rows("user_quota", "units=3"), 1);
+    assert_int_equal(retake(1, FENCE + 1000), LEDGER_DUPLICATE);
+    assert_int_equal(pay_one(1, "late"), LEDGER_TOO_LATE);
 }
 
 static void test_reserved_order_keeps_a_part(void **state)
@@ -591,6 +726,12 @@ int main(void)
         cmocka_unit_test_setup(test_refund_with_restock_returns_units_once, start),
         cmocka_unit_test_setup(test_refund_without_restock_leaves_units_sold, start),
         cmocka_unit_test_setup(test_part_of_an_order_comes_back_once, start),
+        cmocka_unit_test_setup(test_due_payment_takes_the_place_of_a_refunded_one, start),
+        cmocka_unit_test_setup(test_payment_that_is_being_refunded_takes_no_place, start),
+        cmocka_unit_test_setup(test_order_whose_payment_has_failed_is_reserved_again, start),
+        cmocka_unit_test_setup(test_due_payment_takes_the_place_of_a_failed_one, start),
+        cmocka_unit_test_setup(test_order_is_reserved_again_only_in_its_round, start),
+        cmocka_unit_test_setup(test_expired_order_is_cancelled_without_its_units, start),
         cmocka_unit_test_setup(test_reserved_order_keeps_a_part, start),
         cmocka_unit_test_setup(test_due_payments_are_listed_counted_and_refunded, start),
         cmocka_unit_test_setup(test_call_reads_the_payments_it_names_alone, start),

@@ -18,15 +18,20 @@
 
 #define PAYMENT "JOIN payment p ON p.order_id=o.order_id "
 
-/* A payment that has paid its order is taken while the order is paid, and refunded with it; any
- * other is never taken. refund_due has just those that are due, and an order is refunded by a
- * payment. */
+#define HAS(states)                                                                                \
+    "EXISTS(SELECT 1 FROM payment f WHERE f.order_id=o.order_id AND f.state IN(" states ")"
+
+/* A paid order has one payment at most that is taken, others have none. One that has paid its order
+ * is never due; it is refunded with the order, unless another pays that, or has failed since.
+ * refund_due has just those that are due, and an order is refunded by a payment. */
+/* clang-format off */
 #define CONTRADICTS                                                                                \
-    "(IF(p.outcome IN('in_time','retaken'),"                                                       \
-    "CASE o.status WHEN'paid'THEN p.state<>'taken'WHEN'refunded'THEN p.state<>'refunded'"          \
-    "ELSE 1 END,p.state='taken')OR(p.state='refund_due')<>EXISTS(SELECT 1 FROM refund_due d "      \
-    "WHERE d.order_id=p.order_id AND d.payment_ref=p.payment_ref)OR(o.status='refunded'AND "       \
-    "NOT EXISTS(SELECT 1 FROM payment f WHERE f.order_id=o.order_id AND f.state='refunded')))"
+    "((p.state='taken' AND(o.status<>'paid' OR " HAS("'taken'") "AND f.payment_ref<>p.payment_ref" \
+    ")))OR(p.outcome IN('in_time','retaken')AND(p.state='refund_due' OR(p.state='refunded' AND "   \
+    "o.status<>'refunded' AND NOT " HAS("'taken','failed'") "))))OR(p.state='refund_due')<>EXISTS" \
+    "(SELECT 1 FROM refund_due d WHERE d.order_id=p.order_id AND d.payment_ref=p.payment_ref)OR"   \
+    "(o.status='refunded' AND NOT " HAS("'refunded'") ")))"
+/* clang-format on */
 
 /* Each SELECT up to its condition on the ids, and from there on. */
 static const struct {

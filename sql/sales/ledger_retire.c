@@ -10,7 +10,8 @@
  * pieces and without any lock. An order committed where the count has passed is noticed: it changes
  * the units sold or the fence of a segment, and under their locks both must be as before the count.
  * Neither suffices alone: orders sold by counters leave the fence as it is, and a paid order may be
- * cancelled, which raises the fence, while another takes its units. */
+ * refunded, which raises the fence, while another takes its units. A paid order that is reserved
+ * again changes neither, but the number in unpaid_count; fences grow as well, so one sum does. */
 #include "sql/sales/sales.h"
 
 #include <assert.h>
@@ -19,7 +20,9 @@
 #include "sql/ledger/ledger_query.h"
 #include "sql/sales/ledger_round.h"
 
-#define SEGMENTS_SELECT "SELECT SUM(fence),SUM(sold)FROM stock_segment WHERE sku=%s"
+#define SEGMENTS_SELECT                                                                            \
+    "SELECT SUM(fence)+COALESCE((SELECT count FROM unpaid_count WHERE sku=%s),0),SUM(sold)"        \
+    "FROM stock_segment WHERE sku=%s"
 
 /* Notes the segments' sums and where to begin. LEDGER_NO: an earlier round is still being ended. */
 static enum ledger_result begin_count(struct ledger *ledger, const struct ledger_sale *sale,
@@ -28,7 +31,7 @@ static enum ledger_result begin_count(struct ledger *ledger, const struct ledger
     char **row;
     *held = (struct ledger_held){.round = sale->round};
     ledger_identifier(held->sku, sale->sku);
-    if (ledger_read_row(ledger, &row, SEGMENTS_SELECT, sale->sku) != LEDGER_OK)
+    if (ledger_read_row(ledger, &row, SEGMENTS_SELECT, sale->sku, sale->sku) != LEDGER_OK)
         return LEDGER_FAILED;
     held->fences = ledger_u64(row[0]);
     held->sold = ledger_u64(row[1]);
@@ -91,7 +94,7 @@ static enum db_result lock(struct ledger *ledger, const struct ledger_sale *sale
     if (result == DB_OK && ledger_u32(row[0]) != sale->round)
         result = DB_NO;
     if (result == DB_OK)
-        result = ledger_do_row(ledger, &row, SEGMENTS_SELECT " FOR UPDATE", sale->sku);
+        result = ledger_do_row(ledger, &row, SEGMENTS_SELECT " FOR UPDATE", sale->sku, sale->sku);
     if (result != DB_OK)
         return result;
     uint64_t fences = ledger_u64(row[0]), sold = ledger_u64(row[1]);

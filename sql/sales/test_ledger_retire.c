@@ -189,6 +189,24 @@ static void test_order_behind_the_count_keeps_the_sale(void **state)
     assert_int_equal(reset("s").round, 2);
 }
 
+/* The count has found it paid. It has its units since, and moves no fence. */
+static void test_order_that_is_unpaid_behind_the_count_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    commit(&sale, 3);
+    sql_server_do("UPDATE orders SET status='paid';INSERT INTO payment SELECT order_id,'p','taken',"
+                  "'in_time',UTC_TIMESTAMP(3),NULL FROM orders");
+    struct ledger_held held = count_held(&sale);
+    struct ledger_return_order order = {
+        .order_id = (uint64_t)sql_server_do("SELECT MIN(order_id)FROM orders"), .payment_ref = "p"};
+    struct ledger_return returned = {.to = LEDGER_RESERVED, .orders = &order, .order_count = 1};
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_true(order.moved);
+    assert_int_equal(ledger_retire(ledger, &sale, &held, false), LEDGER_NO);
+    assert_int_equal(count_held(&sale).reserved, 1);
+}
+
 /* As many units are sold as before the count: a paid order is cancelled, and another has its unit.
  * Its id is of a daemon whose clock is behind. */
 static void test_order_in_place_of_a_paid_one_keeps_the_sale(void **state)
@@ -386,6 +404,7 @@ int main(void)
         TEST(test_orders_before_the_guess_are_counted),
         TEST(test_count_begins_with_the_round_and_ends_when_all_are_found),
         TEST(test_order_behind_the_count_keeps_the_sale),
+        TEST(test_order_that_is_unpaid_behind_the_count_keeps_the_sale),
         TEST(test_order_in_place_of_a_paid_one_keeps_the_sale),
         TEST(test_order_by_whatever_guard_keeps_the_sale),
         TEST(test_round_that_was_reset_keeps_the_sale),

@@ -83,25 +83,26 @@ static void set_all(struct part *part, enum stock_state_result result)
         part->orders[i].result = result;
 }
 
-/* An order of a later round than the cached one shows that this process has missed a reset. */
-static enum ledger_result find_sale(struct stock *stock, struct part *part)
+/* An order of a later round than the cached one shows that this process has missed a reset. Whether
+ * a round is over for good, only the ledger can tell. */
+static enum ledger_result find_sale(struct stock *stock, struct part *part, enum ledger_status to)
 {
     uint32_t latest = 0;
     for (size_t i = 0; i < part->count; i++)
         latest = part->orders[i].round > latest ? part->orders[i].round : latest;
     enum ledger_result found = LEDGER_OK;
     part->sale = sale_cache_find(stock->sale_cache, part->orders[0].sku);
-    if (!part->sale || sale_snapshot(part->sale).round < latest)
+    if (!part->sale || sale_snapshot(part->sale).round < latest || to == LEDGER_RESERVED)
         found = stock_sale_reload(stock, part->orders[0].sku, &part->sale);
     if (found == LEDGER_OK)
         part->snapshot = sale_snapshot(part->sale);
     return found;
 }
 
-/* A paid order outlives its sale. Then it is refunded as one of a round that is over. */
-static bool refund_without_sale(struct part *part, enum ledger_result found, enum ledger_status to)
+/* Paid and expired orders outlive their sale. Then they change as those of a round that is over. */
+static bool goes_without_sale(struct part *part, enum ledger_result found, enum ledger_status to)
 {
-    if (found != LEDGER_NO || to != LEDGER_REFUNDED)
+    if (found != LEDGER_NO || to == LEDGER_EXPIRED)
         return false;
     part->sale = NULL;
     part->snapshot = (struct sale_snapshot){.round = UINT32_MAX, .segments = 1};
@@ -119,8 +120,8 @@ static size_t list_parts(struct stock *stock, struct part *parts, struct return_
         for (same = 1; i + same < count && strcmp(orders[i].sku, orders[i + same].sku) == 0;)
             same++;
         *part = (struct part){.orders = &orders[i], .count = same, .least = 1};
-        enum ledger_result found = find_sale(stock, part);
-        bool goes_on = found == LEDGER_OK || refund_without_sale(part, found, to);
+        enum ledger_result found = find_sale(stock, part, to);
+        bool goes_on = found == LEDGER_OK || goes_without_sale(part, found, to);
         set_all(part, goes_on ? STOCK_STATE_BUSY : result_without_sale(found));
         found_count += goes_on;
     }
@@ -196,7 +197,7 @@ static bool lock_once(struct stock *stock, struct returns_work *work, bool *any_
     for (size_t i = 0; i < work->part_count; i++)
         plan(stock, &work->parts[i]);
     *any_out = stock->hold_count == 0; /* no segment is needed */
-    bool alive = stock_run_calls(stock);
+    bool alive = *any_out || stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++) {
         segment_read_open(stock, &stock->holds[i]);
         *any_out |= is_locked(&stock->holds[i]);
@@ -264,6 +265,7 @@ static void list_orders(struct returns_work *work)
                 continue;
             work->orders[returned->order_count++] = (struct ledger_return_order){
                 .order_id = order->order_id,
+                .payment_ref = order->payment_ref,
                 .keep = order->keep,
                 .unreturned = order->unreturned,
                 .round_over = order->round < work->parts[i].snapshot.round};
@@ -271,13 +273,14 @@ static void list_orders(struct returns_work *work)
     qsort(work->orders, returned->order_count, sizeof work->orders[0], ledger_return_order_compare);
 }
 
-static enum stock_state_result result_of(enum ledger_result result,
+static enum stock_state_result result_of(enum ledger_result result, enum ledger_status to,
                                          const struct ledger_return_order *order)
 {
     if (result == LEDGER_OK)
-        return order->moved     ? STOCK_STATE_OK
-               : order->damaged ? STOCK_STATE_DAMAGED
-                                : STOCK_STATE_BUSY;
+        return order->moved                                 ? STOCK_STATE_OK
+               : order->damaged                             ? STOCK_STATE_DAMAGED
+               : to == LEDGER_RESERVED && order->round_over ? STOCK_STATE_REFUSED
+                                                            : STOCK_STATE_BUSY;
     return result == LEDGER_NO        ? STOCK_STATE_BUSY
            : result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT
                                       : STOCK_STATE_FAILED;
@@ -297,8 +300,9 @@ static void read_results(struct returns_work *work, enum ledger_result result,
                         ledger_return_order_compare);
             assert(ended); /* list_orders listed it */
             const struct return_order *first = &part->orders[first_of(part, j)];
-            order->result = result_of(result, ended);
+            order->result = result_of(result, work->returned.to, ended);
             order->moved = order->result == STOCK_STATE_OK && first == order;
+            order->stays_paid = ended->next_ref[0] != '\0';
             if (order->keep != first->keep || order->unreturned != first->unreturned)
                 order->result = STOCK_STATE_BUSY; /* the next try finds what the first has left */
             part->moved |= order->moved;

@@ -1,5 +1,5 @@
-/* Pays, extends, cancels, refunds and expires orders; units that come back can be sold again at
- * once. */
+/* Pays, extends, cancels, refunds, unpays and expires orders; units that come back can be sold
+ * again at once. */
 #ifndef STOCK_RETURNS_RETURNS_H
 #define STOCK_RETURNS_RETURNS_H
 
@@ -15,7 +15,7 @@ enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */
 struct stock_status_change {
     /* In: order_id. Out with OK, REFUSED and HOLD_LIMIT: the order as it is now. */
     struct ledger_record record;
-    struct ledger_payment payment;     /* that pays it, or is refunded */
+    struct ledger_payment payment;     /* that pays it, is refunded, or has failed */
     struct ledger_extension extension; /* of stock_extend */
     uint32_t keep;  /* in, of stock_cancel and stock_refund: units to keep; 0: the order ends */
     bool restock;   /* in, of stock_refund: its units can be sold again */
@@ -45,14 +45,21 @@ void stock_pay_late(struct stock *stock, struct stock_status_change *changes, si
 void stock_extend(struct stock *stock, struct stock_status_change *changes, size_t count,
                   int wait_ms);
 
-/* Cancels reserved orders, or all but `keep` of their units. */
+/* Cancels reserved orders, or all but `keep` of their units; or expired ones for good. */
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
                   int wait_ms);
 
 /* Notes that the shop has paid a payment back. The order that it has paid becomes refunded, or
- * keeps `keep` units and the payment; its units are sold again only with `restock`. */
+ * keeps `keep` units and the payment; its units are sold again only with `restock`. An order that
+ * another payment of it can pay, which is due, stays paid by that. */
 void stock_refund(struct stock *stock, struct stock_status_change *changes, size_t count,
                   int wait_ms);
+
+/* Notes that payments which have paid their orders have failed: each order is reserved again with
+ * its units, for its sale's time to pay, unless another payment pays it as with a refund. REFUSED
+ * in another round than the sale's present one. */
+void stock_unpay(struct stock *stock, struct stock_status_change *changes, size_t count,
+                 int wait_ms);
 
 struct stock_expired {
     size_t count;   /* expired orders */
@@ -73,13 +80,15 @@ struct return_order {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;
-    uint32_t qty;    /* units that come back */
-    uint32_t keep;   /* as in struct ledger_return_order */
-    bool unreturned; /* likewise */
-    void *owner;     /* the caller's */
-    bool moved;      /* out: this call has ended it; set once per id */
+    uint32_t qty;            /* units that come back */
+    uint32_t keep;           /* as in struct ledger_return_order */
+    bool unreturned;         /* likewise */
+    const char *payment_ref; /* likewise */
+    void *owner;             /* the caller's */
+    bool moved;              /* out: this call has ended it; set once per id */
+    bool stays_paid;         /* out, with OK: by another payment */
     /* Out. OK: this call has ended it. BUSY: it has not, read the order again. IN_DOUBT: it may
-     * have. FAILED and DAMAGED: it has not. */
+     * have. FAILED and DAMAGED: it has not. REFUSED: nor can it be reserved again, in its round. */
     enum stock_state_result result;
 };
 

@@ -1,5 +1,5 @@
-/* Cancels and refunds orders, or parts of them, for clients, and expires orders whose time to pay
- * is over. */
+/* Cancels, refunds and unpays orders, or parts of them, for clients, and expires orders whose time
+ * to pay is over. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 _Static_assert((int)STOCK_CHANGES_MAX <= (int)LEDGER_RETURNS_MAX, "one return takes a whole call");
 
-/* ---- cancelling and refunding ---- */
+/* ---- cancelling, refunding and unpaying ---- */
 
 /* An order that keeps a part has at most that many units afterwards. */
 static enum stock_state_result result_of_part(const struct stock_status_change *change,
@@ -18,27 +18,34 @@ static enum stock_state_result result_of_part(const struct stock_status_change *
     const struct ledger_record *record = &change->record;
     if (strcmp(record->status, ledger_status_name(from)) != 0)
         return STOCK_STATE_REFUSED;
+    if (change->keep > record->qty && change->keep > record->ordered)
+        return STOCK_STATE_KEEP_LIMIT;
     return record->qty <= change->keep ? STOCK_STATE_OK : STOCK_STATE_BUSY;
 }
+
+/* What becomes of a payment with its order. NONE: the call is not of payments. */
+static const enum ledger_payment_state payment_ends[LEDGER_STATUSES] =
+    {[LEDGER_REFUNDED] = LEDGER_PAYMENT_REFUNDED, [LEDGER_RESERVED] = LEDGER_PAYMENT_FAILED};
 
 /* Returns the result by what the ledger has now. BUSY: the change is possible. */
 static enum stock_state_result result_of(const struct stock_status_change *change,
                                          enum ledger_status to)
 {
     const struct ledger_record *record = &change->record;
-    enum ledger_payment_state payment = change->payment.state;
+    enum ledger_payment_state payment = change->payment.state, end = payment_ends[to];
     if (record->damaged)
         return STOCK_STATE_DAMAGED;
     if (record->status[0] == '\0')
         return STOCK_STATE_NO_ORDER;
-    if (to == LEDGER_REFUNDED && payment == LEDGER_PAYMENT_NONE)
+    if (end && payment == LEDGER_PAYMENT_NONE)
         return STOCK_STATE_NO_PAYMENT;
-    if (to == LEDGER_REFUNDED && payment != LEDGER_PAYMENT_TAKEN)
-        return change->keep > 0                     ? STOCK_STATE_REFUSED
-               : payment == LEDGER_PAYMENT_REFUNDED ? STOCK_STATE_OK
-                                                    : STOCK_STATE_BUSY;
+    if (end && payment != LEDGER_PAYMENT_TAKEN)
+        return change->keep > 0                                         ? STOCK_STATE_REFUSED
+               : payment == end                                         ? STOCK_STATE_OK
+               : to == LEDGER_REFUNDED && payment == LEDGER_PAYMENT_DUE ? STOCK_STATE_BUSY
+                                                                        : STOCK_STATE_REFUSED;
     /* Its order and its payment were read one after the other: read them again. */
-    if (to == LEDGER_REFUNDED && strcmp(record->status, ledger_status_name(LEDGER_PAID)) != 0)
+    if (end && strcmp(record->status, ledger_status_name(LEDGER_PAID)) != 0)
         return STOCK_STATE_BUSY;
     if (change->keep > 0)
         return result_of_part(change, to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED);
@@ -63,8 +70,11 @@ static struct return_order order_of(struct stock_status_change *change, enum led
                                  .round = record->round,
                                  .keep = change->keep,
                                  .unreturned = to == LEDGER_REFUNDED && !change->restock,
+                                 .payment_ref = change->payment.ref,
                                  .owner = change};
-    order.qty = order.unreturned ? 0 : record->qty - order.keep;
+    bool none = order.unreturned || to == LEDGER_RESERVED ||
+                strcmp(record->status, ledger_status_name(LEDGER_EXPIRED)) == 0;
+    order.qty = none ? 0 : record->qty - order.keep;
     memcpy(order.sku, record->sku, sizeof order.sku);
     return order;
 }
@@ -95,14 +105,18 @@ static void read_returned(const struct ending *ending)
             record->qty = change->keep;
             continue;
         }
-        strcpy(record->status, ledger_status_name(ending->to));
-        change->told = change->moved && ending->to == LEDGER_REFUNDED;
-        if (ending->to == LEDGER_REFUNDED)
-            change->payment.state = LEDGER_PAYMENT_REFUNDED;
+        if (payment_ends[ending->to]) {
+            change->told = change->moved;
+            change->payment.state = payment_ends[ending->to];
+        }
+        if (ending->orders[i].stays_paid)
+            change->moved = false;
+        else
+            strcpy(record->status, ledger_status_name(ending->to));
     }
 }
 
-/* The orders of these payments do not change. */
+/* The orders of these payments do not change. One may have come to pay its order meanwhile. */
 static void refund_due(struct stock *stock, const struct ending *ending)
 {
     struct ledger_record *records[STOCK_CHANGES_MAX];
@@ -113,9 +127,11 @@ static void refund_due(struct stock *stock, const struct ending *ending)
     }
     enum ledger_result result = ledger_refund(stock->ledger, records, payments, ending->due_count);
     for (size_t i = 0; i < ending->due_count; i++) {
-        ending->due[i]->result = result == LEDGER_OK        ? STOCK_STATE_OK
-                                 : result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT
-                                                            : STOCK_STATE_FAILED;
+        bool refunded = payments[i]->state == LEDGER_PAYMENT_REFUNDED;
+        ending->due[i]->result = result == LEDGER_OK && refunded ? STOCK_STATE_OK
+                                 : result == LEDGER_OK           ? STOCK_STATE_BUSY
+                                 : result == LEDGER_UNKNOWN      ? STOCK_STATE_IN_DOUBT
+                                                                 : STOCK_STATE_FAILED;
         ending->due[i]->told = result == LEDGER_OK && payments[i]->told;
     }
 }
@@ -169,6 +185,20 @@ void stock_refund(struct stock *stock, struct stock_status_change *changes, size
                   int wait_ms)
 {
     end_all(stock, changes, count, wait_ms, LEDGER_REFUNDED);
+}
+
+/* The orders expire by the ledger's clock, so they are read again. */
+void stock_unpay(struct stock *stock, struct stock_status_change *changes, size_t count,
+                 int wait_ms)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    end_all(stock, changes, count, wait_ms, LEDGER_RESERVED);
+    for (size_t i = 0; i < count; i++)
+        records[i] = &changes[i].record;
+    bool found = ledger_orders_find(stock->ledger, records, count) == LEDGER_OK;
+    for (size_t i = 0; i < count; i++)
+        if (changes[i].result == STOCK_STATE_OK && (!found || records[i]->damaged))
+            changes[i].result = STOCK_STATE_IN_DOUBT;
 }
 
 /* ---- expiring ---- */

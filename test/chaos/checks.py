@@ -13,8 +13,9 @@ ORDER_ANSWERS = {
     *UNKNOWN, *NOT_NOW, "200", "201", "404 unknown_sku", "409 sold_out", "409 limit_reached",
     "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 no_order_id"}
 CALL_ANSWERS = {*UNKNOWN, *NOT_NOW, "200", "404 unknown_order"}
-OF_CALLS = {"get": set(), "pay": {"409 invalid_state", *PAID_BACK}, "cancel": {"409 invalid_state"},
-            "refund": {"409 invalid_state", "404 unknown_payment"},
+OF_CALLS = {"get": set(), "pay": {"409 invalid_state", *PAID_BACK},
+            "cancel": {"409 invalid_state", "422 keep_too_large"},
+            "refund": {"409 invalid_state", "404 unknown_payment", "422 keep_too_large"},
             "extend": {"409 invalid_state", "409 hold_limit_reached"}}
 CHANGE_ANSWERS = {*UNKNOWN, *NOT_NOW, "200", "404 unknown_sku", "409 sale_in_use",
                   "409 refunds_due"}
@@ -22,7 +23,7 @@ CHANGE_ANSWERS = {*UNKNOWN, *NOT_NOW, "200", "404 unknown_sku", "409 sale_in_use
 # How far an order has come: it never goes back. An expired one is paid when its money is late.
 STEPS = {"reserved": 0, "expired": 1, "paid": 2, "cancelled": 3, "refunded": 3}
 # What an order may have been told as, by what it is in the end.
-WAYS = {"reserved": {"reserved"}, "cancelled": {"reserved", "cancelled"},
+WAYS = {"reserved": {"reserved"}, "cancelled": {"reserved", "expired", "cancelled"},
         "expired": {"reserved", "expired"}, "paid": {"reserved", "paid"},
         "refunded": {"reserved", "paid", "refunded"}}
 

@@ -48,11 +48,12 @@ def contradiction(one, payment):
     if payment is None:
         return "it is not in the ledger"
     if one.answer == "200":
-        outcome = "retaken" if one.told.get("retaken") else "in_time"
-        fits = (payment.outcome == outcome and one.status == "paid"
+        # Without a retake it was in time, or has taken the place of another since it was due.
+        retaken = one.told.get("retaken") is not None
+        fits = ((payment.outcome == "retaken") == retaken and one.status == "paid"
                 and one.told.get("payment_ref") == one.ref and payment.state != "refund_due")
     elif one.answer == "409 invalid_state":
-        fits = is_refunded(one) and payment.pays and one.status == "refunded"
+        fits = is_refunded(one) and payment.pays
     else:
         fits = payment.outcome in OUTCOMES[one.answer] and (
             one.told.get("payment_state") in ("refund_due", "refunded"))
@@ -85,10 +86,10 @@ def refunds_are_there(record, books):
                 continue
             if one.answer == "404 unknown_payment":
                 fits = one.start < known
-            elif one.answer == "409 invalid_state":
+            elif one.answer in ("409 invalid_state", "422 keep_too_large"):
                 fits = one.keep is not None
             elif one.answer == "200" and one.keep:
-                fits = payment and payment.pays and told_state(one) == "taken"
+                fits = payment and payment.state != "refund_due" and told_state(one) == "taken"
             else:
                 fits = payment and payment.state == "refunded" and is_refunded(one)
             if one.answer != "404 unknown_order" and not fits:
@@ -115,7 +116,12 @@ def payments_stay(record, _):
             yield f"payment {ref} of {order_id} was refunded, and then was not", calls
         answers = {(one.answer, one.told.get("retaken")) for one in calls
                    if one.decided and one.answer != "409 invalid_state"}
-        if len(answers) > 1:
+        # One that was due pays the order once that has lost its first payment.
+        paid = min((one.end for one in calls if one.decided and one.answer == "200"), default=None)
+        follows = paid is not None and ("200", True) not in answers and not any(
+            one.start > paid for one in calls if one.decided and one.answer in OUTCOMES
+            and not is_refunded(one))
+        if len(answers) > (2 if follows else 1):
             yield f"payment {ref} of {order_id} was answered {sorted(map(str, answers))}", calls
 
 
@@ -138,18 +144,23 @@ def paid_once(record, books):
                 if one.what == "pay" and not one.ref and one.may_have_happened}
     payments = books.by_order()
     for row in books.orders.values():
-        paying = [payment for payment in payments[row.order_id].values() if payment.pays]
-        states = [payment.state for payment in paying]
+        every = list(payments[row.order_id].values())
+        states = Counter(payment.state for payment in every)
+        first = [payment for payment in every if payment.pays]
         if row.status == "paid":
-            fits = states == ["taken"] or not states and row.order_id in nameless
+            fits = states["taken"] == 1 or not first and not states["taken"] and (
+                row.order_id in nameless)
         else:
-            fits = states == (["refunded"] if row.status == "refunded" else [])
-        if not fits:
+            fits = not states["taken"] and len(first) == (row.status == "refunded") and all(
+                payment.state == "refunded" for payment in first)
+        # Another pays the order only when the first is refunded.
+        if len(first) > 1 or not fits or any(
+                payment.state == "taken" and not payment.pays for payment in every) and [
+                    payment.state for payment in first] != ["refunded"]:
             yield f"{row} has the payments {payments[row.order_id]}", []
     for order_id, payment in ((key[0], payment) for key, payment in books.payments.items()):
         if payment.listed != (payment.state == "refund_due") or (
-                order_id not in books.orders or payment.pays and payment.state == "refund_due"
-                or not payment.pays and payment.state == "taken"):
+                order_id not in books.orders or payment.pays and payment.state == "refund_due"):
             yield f"order {order_id}: no payment may be so: {payment}", []
 
 
@@ -203,14 +214,17 @@ def refunds_have_reasons(record, books):
 # Lists
 
 def due_times(record, books):
-    """[(key, sku, told as due, first refund)]: of payments that clients were told to be due."""
+    """[(key, sku, told as due, first refund)]: of payments that clients were told to be due. With
+    the refund of another payment of its order it may pay the order, and is due no longer."""
+    backs = defaultdict(lambda: float("inf"))
+    for one in record.calls:
+        if one.what == "refund" and one.may_have_happened:
+            backs[one.order_id] = min(backs[one.order_id], one.start)
     for key, calls in by_payment(record).items():
         due = min((one.end for one in calls if one.told.get("payment_state") == "refund_due"),
                   default=None)
-        back = min((one.start for one in calls if one.what == "refund" and one.may_have_happened),
-                   default=float("inf"))
         if due is not None and key[0] in books.orders:
-            yield key, books.orders[key[0]].sku, due, back
+            yield key, books.orders[key[0]].sku, due, backs[key[0]]
 
 
 @check("a list of the refunds due has each that is due, and no other")

@@ -225,6 +225,13 @@ OF_MONEY = {
         [pays(retaken=True)], row(status="paid", until=3.0), {OUTCOME}, {"a": RETAKEN}),
     "a late payment was in time": (
         [pays(start=4.0)], row(status="paid", until=3.0), {OUTCOME}, {"a": TAKEN}),
+    "a second payment takes the place of one that is not refunded": (
+        [pays(), pays("409 already_paid", 3.0, "b")], PAID, {ONCE, ANSWERED},
+        {"a": Payment("refund_due", "in_time", True), "b": Payment("taken", "already_paid")}),
+    "a payment is due again after it has paid": (
+        [pays(), pays("409 already_paid", 3.0, "b"), refunds(status="paid"),
+         pays(start=5.0, ref="b"), pays("409 already_paid", 7.0, "b")], PAID, {STAY},
+        {"a": BACK, "b": Payment("taken", "already_paid")}),
     "nobody refunded what is due": (
         [pays(), pays("409 already_paid", 3.0, "b")], PAID, {PAID_BACK},
         {"a": TAKEN, "b": Payment("refunded", "already_paid")}),

@@ -35,12 +35,13 @@ def test_each_change_of_an_order_is_one_event(daemon):
     assert daemon.cancel(cut["order_id"], keep=1).status == 200
     assert daemon.cancel(gone["order_id"]).status == 200
     assert daemon.cancel(gone["order_id"]).status == 200  # changes nothing
-    assert daemon.refund(paid["order_id"], "pi_1", restock=True).status == 200
+    assert daemon.refund(paid["order_id"], "pi_1").json()["status"] == "paid"  # by pi_2
+    assert daemon.refund(paid["order_id"], "pi_2", restock=True).json()["status"] == "refunded"
     published(daemon)
     feed = Feed(daemon)
     feed.read_all()
     assert feed.of(paid["order_id"]) == [("accepted", 1), ("paid", 2), ("refund_due", None),
-                                         ("refunded", 3)]
+                                         ("changed", 3), ("refunded", 4)]
     assert feed.of(cut["order_id"]) == [("accepted", 1), ("changed", 2)]
     assert feed.of(gone["order_id"]) == [("accepted", 1), ("cancelled", 2)]
     accepted = next(event for event in feed.events if event["subject"] == cut["order_id"])
@@ -51,7 +52,7 @@ def test_each_change_of_an_order_is_one_event(daemon):
         "data": {"user_id": "u2", "qty": 2, "round": 1, "expires_at": cut["expires_at"]}}
     refs = [event["data"].get("payment_ref") for event in feed.events
             if event["subject"] == paid["order_id"]]
-    assert refs == [None, "pi_1", "pi_2", None]
+    assert refs == [None, "pi_1", "pi_2", "pi_2", None]
     assert_feed_is_the_ledger(feed, daemon.stack.ledger)
 
 

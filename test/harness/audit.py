@@ -52,19 +52,22 @@ SELECT 'without_expiry', o.sku, COUNT(*) FROM orders o
     AND e.first_id IS NULL GROUP BY o.sku;
 SELECT 'without_order', {first}, COUNT(*) FROM order_expiry e LEFT JOIN orders o
     ON o.order_id = e.first_id
-    AND o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND >= e.expires_at
+    AND (o.expires_at + INTERVAL COALESCE(o.grace_s, 0) SECOND >= e.expires_at
+         OR EXISTS (SELECT 1 FROM payment f WHERE f.order_id = o.order_id AND f.state = 'failed'))
     WHERE o.order_id IS NULL;
 SELECT 'unmatched', o.sku, COUNT(DISTINCT o.order_id) FROM orders o
     JOIN payment p USING (order_id) LEFT JOIN refund_due d USING (order_id, payment_ref)
     WHERE o.sku IN ({skus}) AND (
-        (p.outcome IN ('in_time', 'retaken')) <> (p.state = 'taken' AND o.status = 'paid'
-            OR p.state = 'refunded' AND o.status = 'refunded' AND {paying})
+        p.state = 'taken' AND o.status <> 'paid'
+        OR p.outcome IN ('in_time', 'retaken') AND p.state <> 'failed' AND {unpaid_since}
+            AND (p.state <> 'taken' OR o.status <> 'paid')
+            AND (p.state <> 'refunded' OR o.status <> 'refunded')
         OR (p.state = 'refund_due') <> (d.order_id IS NOT NULL)) GROUP BY o.sku;
 SELECT 'paid_twice', sku, COUNT(*) FROM (SELECT o.sku, order_id FROM payment p
-    JOIN orders o USING (order_id) WHERE o.sku IN ({skus}) AND {paying}
+    JOIN orders o USING (order_id) WHERE o.sku IN ({skus}) AND p.state = 'taken'
     GROUP BY o.sku, order_id HAVING COUNT(*) > 1) twice GROUP BY sku;
 SELECT 'unpaid_refund', o.sku, COUNT(*) FROM orders o
-    LEFT JOIN payment p ON p.order_id = o.order_id AND {paying}
+    LEFT JOIN payment p ON p.order_id = o.order_id AND p.state = 'refunded'
     WHERE o.sku IN ({skus}) AND o.status = 'refunded' AND p.order_id IS NULL GROUP BY o.sku;
 SELECT 'money', o.sku, p.state, COUNT(*), 0 FROM payment p JOIN orders o USING (order_id)
     WHERE o.sku IN ({skus}) GROUP BY o.sku, p.state;
@@ -74,7 +77,9 @@ HOLDING_STATES = ("reserved", "paid")  # of orders that have units
 STATES = (*HOLDING_STATES, "cancelled", "expired", "refunded")
 # Units of an order that count as sold: its own, and those refunded and not put back on sale.
 HELD = f"(IF(o.status IN {HOLDING_STATES}, o.qty, 0) + COALESCE(o.unreturned, 0))"
-PAYING = "p.outcome IN ('in_time', 'retaken')"  # the payment that has paid its order
+# No other payment of the order pays it, or has failed after it had.
+UNPAID_SINCE = """NOT EXISTS (SELECT 1 FROM payment f WHERE f.order_id = p.order_id
+    AND f.payment_ref <> p.payment_ref AND f.state IN ('taken', 'failed'))"""
 # The service still has the order's key: retention_days deletes the keys of rounds long over.
 KEPT = """NOT EXISTS (SELECT 1 FROM sale_round r WHERE r.sku = o.sku AND r.round = o.round
     AND (r.step <> 'keys' OR r.purged_to > 0))"""
@@ -101,7 +106,7 @@ def read_ledger(url, skus):
     ledgers = {sku: {"segments": {}, "orders": 0, "ordered": 0, "states": {}, "money": {},
                      **dict.fromkeys(FAULTS, 0)} for sku in skus}
     query = LEDGER_QUERY.format(skus=names, first=f"'{skus[0]}'", held=HELD, kept=KEPT,
-                                paying=PAYING)
+                                unpaid_since=UNPAID_SINCE)
     for kind, sku, *cells in Ledger(url).run(query, timeout=CLIENT_TIMEOUT_S):
         state = cells.pop(0) if kind in ("state", "money") else None
         add_row(ledgers[sku], kind, [int(cell) for cell in cells], state)

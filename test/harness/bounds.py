@@ -12,7 +12,7 @@ def bound_s(path, options):
     deadline_ms = options.get("deadline_ms") or DEADLINE_MS
     lease_ms = options.get("lease_ms") or LEASE_MS
     # These may wait for a dead holder.
-    if path.startswith("/admin/") or path.endswith(("/cancel", "/refund")):
+    if path.startswith("/admin/") or path.endswith(("/cancel", "/refund", "/unpay")):
         return max(lease_ms + deadline_ms / 2, deadline_ms) / 1000
     waits = re.match(r"/events\?.*\bwait_s=(\d+)", path)
     return deadline_ms / 1000 + (int(waits[1]) if waits else 0)

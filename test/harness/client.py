@@ -152,7 +152,6 @@ REFUSALS = {  # what the calls that an order's status refuses are told
         "The payment came too late: the order has expired, and its units went back.",
     ("pay", "reserved"): "The payment came too late: the order's time to pay is over.",
     ("cancel", "paid"): "The order is paid already; a paid order cannot be cancelled.",
-    ("cancel", "expired"): "The order has expired already; its units went back.",
 }
 
 

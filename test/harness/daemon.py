@@ -108,6 +108,10 @@ class PlainDaemon(Program):
         return self.request("POST", f"/order/{order_id}/refund", {"payment_ref": ref, **body},
                             timeout=timeout)
 
+    def unpay(self, order_id, ref, timeout=30, **body):
+        return self.request("POST", f"/order/{order_id}/unpay", {"payment_ref": ref, **body},
+                            timeout=timeout)
+
     def extend(self, order_id, expires_at, timeout=30):
         return self.request("POST", f"/order/{order_id}/extend", {"expires_at": expires_at},
                             timeout=timeout)

@@ -49,6 +49,8 @@ STORY = [
     ("changeSale", "late", "late"),
     ("placeOrder", "to_be_paid", "to_be_paid"),
     ("extendOrder", "longer", "longer"),
+    ("payOrder", "declined", "declined"),
+    ("unpayOrder", "failed", "failed"),
     ("payOrder", "with_ref", "with_ref"),
     ("refundOrder", "part", "part"),
     ("refundOrder", "whole", "whole"),
@@ -350,6 +352,17 @@ def already_paid(world):
     return world.daemon.request("POST", order + "/pay", {"payment_ref": "pi_2"})
 
 
+def payment_failed(world):
+    order = ordered(world)
+    for call in ("/pay", "/unpay"):
+        assert world.daemon.request("POST", order + call, {"payment_ref": "pi_1"}).status == 200
+    return world.daemon.request("POST", order + "/pay", {"payment_ref": "pi_1"})
+
+
+def keep_too_large(world):
+    return world.daemon.request("POST", ordered(world) + "/cancel", {"keep": 2})
+
+
 def hold_limit_reached(world):
     order = ordered(world, pay_within_s=900, hold_max_s=7200)
     return world.daemon.request("POST", order + "/extend", {"expires_at": "2099-11-11T12:00:00Z"})
@@ -468,7 +481,8 @@ RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
     unknown_sku, unknown_order, unknown_payment, method_not_allowed, request_timeout, sold_out,
     sale_not_started, sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
-    invalid_state, payment_too_late, already_paid, hold_limit_reached, sale_in_use, refunds_due,
+    invalid_state, payment_too_late, already_paid, payment_failed, hold_limit_reached,
+    sale_in_use, refunds_due, keep_too_large,
     payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
     headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown, events_off,
     unknown_webhook, too_many_orders, too_many_webhooks, cursor_expired,

@@ -97,10 +97,10 @@ CORE = {
     "payment_of_refunded_order_stays_taken": Mutant(
         "an order and the payment that has paid it are refunded together",
         (("sql/orders/ledger_return.c",
-          "if (!order->moved || order->keep > 0 || returned->to != LEDGER_REFUNDED)",
-          "if (!order->moved || order->keep > 0 || returned->to != LEDGER_RESERVED)"),
-         (RETURNS, "if (returning->returned->to == LEDGER_REFUNDED && moved->order->keep == 0)",
-          "if (returning->returned->to == LEDGER_RESERVED && moved->order->keep == 0)")),
+          "i < returned->order_count && is_of_payments(returned); i++",
+          "i < returned->order_count && returned->to == LEDGER_RESERVED; i++"),
+         (RETURNS, "if (!is_of_payments(returning->returned) || order->keep > 0)",
+          "if (returning->returned->to != LEDGER_RESERVED || order->keep > 0)")),
         unit="test_payments/test_refund_with_restock_returns_units_once",
         system=TESTS + "test_refund_returns_units_only_to_be_restocked"),
     "refund_of_due_payment_ends_its_order": Mutant(
@@ -110,10 +110,8 @@ CORE = {
         system=TESTS + "test_late_payment_that_finds_nothing_left_is_due_back"),
     "part_gives_all_units_back": Mutant(
         "of an order that keeps units only the others come back",
-        (("sql/orders/ledger_return.c", "order->unreturned ? 0 : qty - order->keep;",
-          "order->unreturned ? 0 : qty;"),
-         (RETURNS, "order->unreturned ? 0 : qty - order->keep;",
-          "order->unreturned ? 0 : qty;")),
+        (("sql/orders/ledger_return.c", "none ? 0 : qty - order->keep;", "none ? 0 : qty;"),
+         (RETURNS, "none ? 0 : qty - order->keep;", "none ? 0 : qty;")),
         unit="test_payments/test_part_of_an_order_comes_back_once",
         system=TESTS + "test_part_of_an_order_is_given_back"),
     "quota_not_given_back_for_a_part": Mutant(
@@ -152,12 +150,26 @@ CORE = {
         system=TESTS + "test_hold_is_extended_up_to_its_limit"),
     "extended_order_never_expires": Mutant(
         "an order that was held for longer expires then",
-        (("sql/payments/ledger_pay.c", '"WHERE order_id=%ju ON DUPLICATE KEY',
-          '"WHERE order_id=%ju AND order_id=0 ON DUPLICATE KEY'),
+        (("sql/orders/ledger_due.c", '"WHERE order_id=%ju AND expires_at IS NOT NULL "',
+          '"WHERE order_id=%ju AND expires_at IS NULL "'),
          (PAY, "    version->there = true;\n    version->expiry =",
           "    version->there = version->there && last_id > 0;\n    version->expiry =")),
         unit="test_payments/test_reservation_is_extended_within_its_bounds",
         system=TESTS + "test_hold_is_extended_up_to_its_limit"),
+
+    "second_payment_pays_nothing": Mutant(
+        "an order stays paid while one of its payments has its money",
+        (("sql/orders/ledger_return.c", 'is_of_payments(returned) ? NEXT_PAYMENT : "NULL");',
+          'returned->order_count == 0 ? NEXT_PAYMENT : "NULL");'),
+         (RETURNS, "is_of_payments(returned) ? payment_next(",
+          "returned->order_count == 0 ? payment_next(")),
+        unit="test_payments/test_due_payment_takes_the_place_of_a_refunded_one",
+        system="orders/test_payment_ends.py::test_order_stays_paid_by_the_second_payment"),
+    "unpaid_order_is_not_noticed": Mutant(
+        "no order becomes reserved again behind the count of a retirement",
+        (("sql/orders/ledger_return.c", "SELECT sku,1 FROM orders", "SELECT sku,0 FROM orders"),
+         (RETURNS, "        sale->unpaid++;\n", "")),
+        unit="test_payments/test_order_whose_payment_has_failed_is_reserved_again"),
 
     # ---- two calls at the same time, and a commit whose answer is lost ----
     "order_is_retaken_twice": Mutant(
@@ -178,8 +190,8 @@ CORE = {
         "an order's units come back once, whoever refunds it",
         (("sql/orders/ledger_status.c", "[LEDGER_REFUNDED] = \"o.status='paid'\"",
           "[LEDGER_REFUNDED] = \"TRUE\""),
-         (TEXT, "order->status == (to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED) &&",
-          "(to == LEDGER_REFUNDED || order->status == LEDGER_RESERVED) &&")),
+         (TEXT, "(order->status == (of_paid ? LEDGER_PAID : LEDGER_RESERVED) ||",
+          "(to == LEDGER_REFUNDED || order->status == LEDGER_RESERVED ||")),
         unit="test_payments/test_refund_with_restock_returns_units_once"),
     "extended_after_its_time": Mutant(
         "an order whose time to pay is over is not held for longer",

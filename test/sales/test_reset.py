@@ -224,7 +224,7 @@ def test_end_round_ends_reserved_orders_and_keeps_paid_ones(pair):
         assert_problem(late, 409, "invalid_state")
         assert "later round" in late.json()["detail"]
         wait_until(lambda: other.get(f"/order/{order_id}").json()["status"] == "expired", "its end")
-        assert_problem(other.cancel(order_id), 409, "invalid_state")
+        assert_problem(other.cancel(order_id, keep=1), 409, "invalid_state")
     assert other.get(f"/order/{paid}").json()["status"] == "paid"
     assert other.pay(paid).status == 200  # a repeat
     one.stack.wait_rounds_ended()

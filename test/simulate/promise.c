@@ -810,12 +810,11 @@ void promise_answer(struct given *given, const struct stock_order *order)
 /* ---- the rest ---- */
 
 /* What an order with that status may have become since: a late payment pays one that has expired,
- * and a payment may be refunded. */
+ * which can also be cancelled, and a payment may be refunded, or fail, which begins anew. */
 static bool may_have_become(const char *from, enum ledger_status to)
 {
     enum ledger_status was = ledger_status_of(from);
-    return was == to || (was == LEDGER_PAID && to == LEDGER_REFUNDED) ||
-           (was == LEDGER_EXPIRED && (to == LEDGER_PAID || to == LEDGER_REFUNDED));
+    return was == to || was == LEDGER_PAID || was == LEDGER_EXPIRED;
 }
 
 static void check_state(const struct state *state)

@@ -61,17 +61,16 @@ static const struct feed_row *feed_now(void)
 static enum ledger_event_type type_of(const struct version *before, const struct version *after)
 {
     static const enum ledger_event_type ends[LEDGER_STATUSES] = {
-        [LEDGER_PAID] = LEDGER_EVENT_PAID,
-        [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
-        [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
+        [LEDGER_RESERVED] = LEDGER_EVENT_UNPAID,     [LEDGER_PAID] = LEDGER_EVENT_PAID,
+        [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED, [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
         [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
     };
     if (!before->there)
         return LEDGER_EVENT_ACCEPTED;
     if (before->order.status == after->order.status)
         return LEDGER_EVENT_CHANGED;
-    return before->order.status == LEDGER_EXPIRED ? LEDGER_EVENT_RETAKEN
-                                                  : ends[after->order.status];
+    bool retaken = before->order.status == LEDGER_EXPIRED && after->order.status == LEDGER_PAID;
+    return retaken ? LEDGER_EVENT_RETAKEN : ends[after->order.status];
 }
 
 /* Each change of an order makes a new version of it. */
@@ -83,13 +82,13 @@ static void note_order(const struct row *row)
     struct past *pasts = now.pasts[number_of(row)];
     same.version = first;
     bool changed = !before->there || memcmp(&same, &before->order, sizeof same) != 0;
-    if (changed ? last <= first : last != first)
+    if (changed ? last <= first : last < first)
         promise_break("order %llu changes from version %u to version %u",
                       (unsigned long long)after->order.order_id, first, last);
     assert(last < VERSIONS_MAX);
     for (uint32_t version = first + 1; version < last; version++)
         pasts[version].known = false;
-    if (changed)
+    if (last != first) /* also when another payment pays it, and nothing else changes */
         pasts[last] =
             (struct past){true, type_of(before, after), after->order.qty, after->order.expires_ms};
 }

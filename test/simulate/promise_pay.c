@@ -21,7 +21,7 @@ enum {
     TRANSACTION_MS = 700 /* from its decision to its commit, unless that is late */
 };
 
-/* What was answered of a payment; it must be so on the disk, or be refunded since. */
+/* What was answered of a payment; it must be so on the disk, or have ended since. */
 struct told {
     uint64_t order_id;
     char ref[NAME_MAX_SIZE];
@@ -86,22 +86,34 @@ static bool has_paid(enum ledger_payment_outcome outcome)
 
 /* ---- the ledger by itself: an order and its payments ---- */
 
-/* An order is paid by a payment with a name exactly when that is taken, and refunded with it. */
+/* The number of the order's payments in these states, by their bits. */
+static uint32_t count_in(uint64_t order_id, unsigned states)
+{
+    uint32_t found = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_PAYMENT, i)); i++)
+        found += row->was.there && row->was.payment.order_id == order_id &&
+                 (states & 1u << row->was.payment.state);
+    return found;
+}
+
+/* A payment that is taken pays its order. One that has paid it is refunded with it, unless another
+ * pays it since, or has failed. */
 static void check_one(const struct version *order, const struct version *payment)
 {
     const struct payment_row *row = &payment->payment;
     const struct row *due = row_of_due(row->order_id, payment->key);
     unsigned long long id = row->order_id;
     enum ledger_status status = order->order.status;
-    enum ledger_payment_state paid = status == LEDGER_PAID       ? LEDGER_PAYMENT_TAKEN
-                                     : status == LEDGER_REFUNDED ? LEDGER_PAYMENT_REFUNDED
-                                                                 : LEDGER_PAYMENT_NONE;
-    if (has_paid(row->outcome) && row->state != paid)
-        promise_break("payment %s has paid order %llu and is %s, and the order is %s", payment->key,
-                      id, ledger_payment_state_name(row->state), ledger_status_name(status));
-    if (!has_paid(row->outcome) && row->state == LEDGER_PAYMENT_TAKEN)
-        promise_break("payment %s of order %llu is taken, and was %s", payment->key, id,
-                      ledger_payment_outcome_name(row->outcome));
+    bool paid_since = count_in(id, 1u << LEDGER_PAYMENT_TAKEN | 1u << LEDGER_PAYMENT_FAILED) > 0;
+    bool fits = row->state == LEDGER_PAYMENT_TAKEN      ? status == LEDGER_PAID
+                : !has_paid(row->outcome)               ? true
+                : row->state == LEDGER_PAYMENT_REFUNDED ? status == LEDGER_REFUNDED || paid_since
+                                                        : row->state == LEDGER_PAYMENT_FAILED;
+    if (!fits)
+        promise_break("payment %s of order %llu was %s and is %s, and the order is %s",
+                      payment->key, id, ledger_payment_outcome_name(row->outcome),
+                      ledger_payment_state_name(row->state), ledger_status_name(status));
     if ((due && due->was.there) != (row->state == LEDGER_PAYMENT_DUE))
         promise_break("payment %s of order %llu is %s, and is %slisted as due", payment->key, id,
                       ledger_payment_state_name(row->state), due && due->was.there ? "" : "not ");
@@ -111,22 +123,32 @@ static void check_payments(uint64_t order_id)
 {
     const struct version *order = order_now(order_id);
     const struct row *row;
-    uint32_t paid = 0;
     for (size_t i = 0; (row = table_row(TABLE_PAYMENT, i)); i++) {
         if (!row->was.there || row->was.payment.order_id != order_id)
             continue;
-        paid += has_paid(row->was.payment.outcome);
         if (order)
             check_one(order, &row->was);
         else
             promise_break("payment %s is there, and its order %llu is not", row->was.key,
                           (unsigned long long)order_id);
     }
+    uint32_t paid = count_in(order_id, 1u << LEDGER_PAYMENT_TAKEN);
     if (paid > 1)
         promise_break("order %llu is paid by %u payments", (unsigned long long)order_id, paid);
-    if (order && order->order.status == LEDGER_REFUNDED && paid == 0)
-        promise_break("order %llu is refunded, and no payment has paid it",
+    if (order && order->order.status == LEDGER_REFUNDED &&
+        count_in(order_id, 1u << LEDGER_PAYMENT_REFUNDED) == 0)
+        promise_break("order %llu is refunded, and none of its payments is",
                       (unsigned long long)order_id);
+    if (order && order->order.status == LEDGER_REFUNDED &&
+        count_in(order_id, 1u << LEDGER_PAYMENT_DUE) > 0)
+        tally("payment of a refunded order due");
+}
+
+/* What a payment may become that was in that state. */
+static bool state_may_follow(enum ledger_payment_state from, enum ledger_payment_state to)
+{
+    bool over = from == LEDGER_PAYMENT_REFUNDED || from == LEDGER_PAYMENT_FAILED;
+    return from == to || (!over && to != LEDGER_PAYMENT_NONE && to != LEDGER_PAYMENT_DUE);
 }
 
 /* ---- a payment that is told ---- */
@@ -275,7 +297,21 @@ static void check_told(const struct version *payment)
                       ledger_payment_state_name(payment->payment.state));
 }
 
-static void check_payment(const struct row *row)
+/* True when a commit has changed a payment of the order from one state to one of these bits. */
+static bool has_moved(const struct txn *txn, uint64_t order_id, enum ledger_payment_state from,
+                      unsigned to)
+{
+    for (size_t i = 0; i < txn->count; i++) {
+        const struct row *row = txn->rows[i];
+        if (row->table == TABLE_PAYMENT && row->was.there && row->before.there &&
+            row->was.payment.order_id == order_id && row->before.payment.state == from &&
+            (to & 1u << row->was.payment.state))
+            return true;
+    }
+    return false;
+}
+
+static void check_payment(const struct txn *txn, const struct row *row)
 {
     const struct payment_row *from = &row->before.payment, *to = &row->was.payment;
     if (!row->was.there) {
@@ -286,13 +322,21 @@ static void check_payment(const struct row *row)
     }
     if (!row->before.there)
         check_told(&row->was);
-    else if (from->outcome != to->outcome ||
-             (from->state != to->state && to->state != LEDGER_PAYMENT_REFUNDED))
+    else if (from->outcome != to->outcome || !state_may_follow(from->state, to->state) ||
+             (from->state == LEDGER_PAYMENT_DUE && to->state == LEDGER_PAYMENT_FAILED))
         promise_break("payment %s of order %llu was %s, %s, and is %s, %s", row->was.key,
                       (unsigned long long)to->order_id, ledger_payment_state_name(from->state),
                       ledger_payment_outcome_name(from->outcome),
                       ledger_payment_state_name(to->state),
                       ledger_payment_outcome_name(to->outcome));
+    if (row->before.there && from->state == LEDGER_PAYMENT_DUE &&
+        to->state == LEDGER_PAYMENT_TAKEN) {
+        tally("due payment pays its order");
+        if (!has_moved(txn, to->order_id, LEDGER_PAYMENT_TAKEN,
+                       1u << LEDGER_PAYMENT_REFUNDED | 1u << LEDGER_PAYMENT_FAILED))
+            promise_break("payment %s of order %llu was due and is taken, in the place of none",
+                          row->was.key, (unsigned long long)to->order_id);
+    }
     check_payments(to->order_id);
 }
 
@@ -304,7 +348,10 @@ static bool may_become(enum ledger_status from, enum ledger_status to)
     case LEDGER_PAID:
         return from == LEDGER_RESERVED || from == LEDGER_EXPIRED;
     case LEDGER_REFUNDED:
+    case LEDGER_RESERVED:
         return from == LEDGER_PAID;
+    case LEDGER_CANCELLED:
+        return from == LEDGER_RESERVED || from == LEDGER_EXPIRED;
     default:
         return from == LEDGER_RESERVED;
     }
@@ -331,8 +378,19 @@ static void check_status(const struct txn *txn, const struct row *row)
     if (!may_become(from->status, to->status))
         promise_break("order %llu was %s, and is %s", id, ledger_status_name(from->status),
                       ledger_status_name(to->status));
-    if (from->status == LEDGER_EXPIRED && !is_retaken_now(txn, to->order_id))
+    if (from->status == LEDGER_EXPIRED && to->status == LEDGER_PAID &&
+        !is_retaken_now(txn, to->order_id))
         promise_break("order %llu was expired, and is paid by no late payment", id);
+    if (from->status == LEDGER_EXPIRED && to->status == LEDGER_CANCELLED)
+        tally("expired order cancelled");
+    if (to->status == LEDGER_RESERVED)
+        tally("order unpaid");
+    if (to->status == LEDGER_RESERVED &&
+        (!has_moved(txn, id, LEDGER_PAYMENT_TAKEN, 1u << LEDGER_PAYMENT_FAILED) ||
+         count_in(id, 1u << LEDGER_PAYMENT_TAKEN) > 0))
+        promise_break("order %llu was paid and is reserved, and its payment has not failed", id);
+    if (to->status == LEDGER_RESERVED && !is_present(&row->was))
+        promise_break("order %llu is reserved again in a round that is over", id);
     if (to->status == LEDGER_EXPIRED && is_present(&row->was) && !has_stepped() &&
         !is_overdue(&row->before))
         promise_break("order %llu is expired before its time to pay is over", id);
@@ -344,6 +402,13 @@ static void check_expiry(const struct row *row)
     const struct order_row *from = &row->before.order, *to = &row->was.order;
     const struct version *sale = sale_now(row->was.sku);
     unsigned long long id = to->order_id;
+    if (from->status == LEDGER_PAID && to->status == LEDGER_RESERVED) {
+        uint32_t within_s = sale ? sale->sale.settings.pay_within_s : 0;
+        if ((within_s == 0) != (to->expires_ms == 0) ||
+            (!has_stepped() && to->expires_ms > ledger_server_ms() + (int64_t)within_s * 1000))
+            promise_break("order %llu is reserved again for too long", id);
+        return;
+    }
     if (from->expires_ms == to->expires_ms)
         return;
     tally("order extended");
@@ -391,7 +456,7 @@ void promise_pay_commit(const struct txn *txn)
     for (size_t i = 0; i < txn->count; i++) {
         const struct row *row = txn->rows[i];
         if (row->table == TABLE_PAYMENT)
-            check_payment(row);
+            check_payment(txn, row);
         if (row->table == TABLE_DUE && (row->was.there || row->before.there))
             check_payments(row->was.there ? row->was.payment.order_id
                                           : row->before.payment.order_id);
@@ -407,7 +472,7 @@ void promise_pay_commit(const struct txn *txn)
 
 /* ---- what is told ---- */
 
-/* On the disk it is as it was told, or refunded since. */
+/* On the disk it is as it was told, or has ended since. */
 static void check_on_disk(const struct told *told)
 {
     const struct version *disk = on_disk(row_of_payment(told->order_id, told->ref));
@@ -415,7 +480,7 @@ static void check_on_disk(const struct told *told)
     if (!disk)
         promise_break("payment %s of order %llu was told as %s, and is not on the disk", told->ref,
                       id, ledger_payment_state_name(told->state));
-    else if (disk->payment.state != told->state && disk->payment.state != LEDGER_PAYMENT_REFUNDED)
+    else if (!state_may_follow(told->state, disk->payment.state))
         promise_break("payment %s of order %llu was told as %s, and is %s on the disk", told->ref,
                       id, ledger_payment_state_name(told->state),
                       ledger_payment_state_name(disk->payment.state));
@@ -434,8 +499,7 @@ static void check_before(const struct told *told, int64_t since_ns)
             continue;
         bool other = first->outcome != LEDGER_OUTCOME_NONE &&
                      told->outcome != LEDGER_OUTCOME_NONE && first->outcome != told->outcome;
-        bool back = first->told_ns < since_ns && first->state == LEDGER_PAYMENT_REFUNDED &&
-                    told->state != LEDGER_PAYMENT_REFUNDED;
+        bool back = first->told_ns < since_ns && !state_may_follow(first->state, told->state);
         if (other || back)
             promise_break(
                 "payment %s of order %llu was told as %s, %s, and now as %s, %s", told->ref,
@@ -492,9 +556,13 @@ static void check_nothing_done(const struct asked_payment *asked)
 static const char *result_name(enum stock_state_result result)
 {
     static const char *const names[] = {
-        [STOCK_STATE_OK] = "done",           [STOCK_STATE_REFUSED] = "refused",
-        [STOCK_STATE_IN_DOUBT] = "in doubt", [STOCK_STATE_NO_PAYMENT] = "no such payment",
-        [STOCK_STATE_NO_ORDER] = "no order", [STOCK_STATE_HOLD_LIMIT] = "above the limit",
+        [STOCK_STATE_OK] = "done",
+        [STOCK_STATE_REFUSED] = "refused",
+        [STOCK_STATE_IN_DOUBT] = "in doubt",
+        [STOCK_STATE_NO_PAYMENT] = "no such payment",
+        [STOCK_STATE_NO_ORDER] = "no order",
+        [STOCK_STATE_HOLD_LIMIT] = "above the limit",
+        [STOCK_STATE_KEEP_LIMIT] = "too much to keep",
     };
     size_t count = sizeof names / sizeof names[0];
     return (size_t)result < count && names[result] ? names[result] : "not done";
@@ -517,11 +585,15 @@ void promise_payment(const struct stock_status_change *change, int64_t since_ns)
     if (change->result == STOCK_STATE_NO_ORDER && on_disk(row) && row->committed_ns < since_ns)
         promise_break("payment %s of order %llu is told as of no order, and is there",
                       change->payment.ref, id);
+    if (change->result == STOCK_STATE_OK && row && row->was.payment.outcome == LEDGER_RETAKEN &&
+        change->payment.outcome != LEDGER_RETAKEN)
+        promise_break("payment %s of order %llu is retaken, and its answer does not say so",
+                      change->payment.ref, id);
     if (change->result == STOCK_STATE_OK && state != LEDGER_PAYMENT_TAKEN)
         promise_break("payment %s of order %llu is answered as done, and is %s",
                       change->payment.ref, id, ledger_payment_state_name(state));
     if (change->result == STOCK_STATE_REFUSED && state != LEDGER_PAYMENT_DUE &&
-        state != LEDGER_PAYMENT_REFUNDED)
+        state != LEDGER_PAYMENT_REFUNDED && state != LEDGER_PAYMENT_FAILED)
         promise_break("payment %s of order %llu is refused, and is \"%s\"", change->payment.ref, id,
                       ledger_payment_state_name(state));
     if (change->result == STOCK_STATE_OK || change->result == STOCK_STATE_REFUSED)
@@ -540,7 +612,8 @@ static void check_bound(const struct bound *bound)
         promise_break("order %llu was to keep %u units, and has %u", id, bound->keep,
                       disk->order.qty);
     else if (bound->expires_ms != 0 && disk->order.expires_ms != 0 &&
-             disk->order.expires_ms < bound->expires_ms)
+             disk->order.expires_ms < bound->expires_ms &&
+             count_in(id, 1u << LEDGER_PAYMENT_FAILED) == 0)
         promise_break("order %llu was extended, and expires %lld ms before that", id,
                       (long long)(bound->expires_ms - disk->order.expires_ms));
 }
@@ -587,7 +660,8 @@ void promise_refund(const struct stock_status_change *change, int64_t since_ns)
     if (change->result == STOCK_STATE_NO_PAYMENT && disk && row->committed_ns < since_ns)
         promise_break("payment %s of order %llu is told as unknown, and is there",
                       change->payment.ref, id);
-    if (change->result == STOCK_STATE_REFUSED && change->keep == 0)
+    if (change->result == STOCK_STATE_REFUSED && change->keep == 0 &&
+        (!row || row->was.payment.state != LEDGER_PAYMENT_FAILED))
         promise_break("the refund of %s of order %llu was refused", change->payment.ref, id);
     if (change->result != STOCK_STATE_OK)
         return;
@@ -603,6 +677,30 @@ void promise_refund(const struct stock_status_change *change, int64_t since_ns)
                            : "payment refunded");
     if (change->moved && !change->doubt && change->keep == 0)
         check_restock(change);
+}
+
+void promise_unpay(const struct stock_status_change *change, int64_t since_ns)
+{
+    unsigned long long id = change->record.order_id;
+    story("  payment %s of order %llu has failed: %s", change->payment.ref, id,
+          result_name(change->result));
+    const struct row *row = row_of_payment(change->record.order_id, change->payment.ref);
+    const struct version *disk = on_disk(row), *order = order_now(change->record.order_id);
+    if (change->result == STOCK_STATE_NO_PAYMENT && disk && row->committed_ns < since_ns)
+        promise_break("payment %s of order %llu is told as unknown, and is there",
+                      change->payment.ref, id);
+    if (change->result == STOCK_STATE_REFUSED && order && is_present(order) && row &&
+        row->was.payment.state == LEDGER_PAYMENT_TAKEN && row->committed_ns < since_ns &&
+        row->before.payment.state != LEDGER_PAYMENT_DUE) /* else it may pay since this call */
+        promise_break("payment %s of order %llu pays it, and was not to fail", change->payment.ref,
+                      id);
+    if (change->result != STOCK_STATE_OK)
+        return;
+    if (change->payment.state != LEDGER_PAYMENT_FAILED)
+        promise_break("payment %s of order %llu has failed, and is told as %s", change->payment.ref,
+                      id, ledger_payment_state_name(change->payment.state));
+    note_told(change, since_ns);
+    promise_status(change->record.order_id, change->record.status);
 }
 
 void promise_extend(const struct stock_status_change *change, int64_t since_ns)

@@ -14,9 +14,10 @@ void promise_pay_begin(void);
 void promise_payment_begin(uint64_t order_id, const char *ref);
 
 /* Checks and notes the answers to calls that were made since that time: a payment with a name; a
- * refund; an extension; a part of an order that a cancellation has left. */
+ * refund; a payment that has failed; an extension; a part of an order that a cancel has left. */
 void promise_payment(const struct stock_status_change *change, int64_t since_ns);
 void promise_refund(const struct stock_status_change *change, int64_t since_ns);
+void promise_unpay(const struct stock_status_change *change, int64_t since_ns);
 void promise_extend(const struct stock_status_change *change, int64_t since_ns);
 void promise_kept(const struct stock_status_change *change);
 

@@ -285,6 +285,8 @@ static void read_change(const struct asked *asked, const struct told *told,
         change->result = STOCK_STATE_HOLD_LIMIT;
     else if (told->status == 409)
         change->result = STOCK_STATE_REFUSED;
+    else if (is_told(told, 422, "keep_too_large"))
+        change->result = STOCK_STATE_KEEP_LIMIT;
     else if (is_told(told, 404, "unknown_payment"))
         change->result = STOCK_STATE_NO_PAYMENT;
     else if (is_told(told, 404, "unknown_order"))
@@ -306,18 +308,23 @@ static void check_payment(const struct asked *asked, const struct told *told,
         promise_break("request %u of payment %s is answered with \"%s\"", asked->number, asked->ref,
                       ref);
     bool retaken = strstr(told->text, "\"retaken\":true") != NULL;
-    if (asked->kind == ASKED_REFUND)
+    if (asked->kind != ASKED_PAY)
         return;
     if (told->status == 200) {
         change->payment.state = LEDGER_PAYMENT_TAKEN;
-        change->payment.outcome = retaken ? LEDGER_RETAKEN : LEDGER_IN_TIME;
+        /* Else in time, or one that was due and pays in the place of another. */
+        change->payment.outcome = retaken ? LEDGER_RETAKEN : LEDGER_OUTCOME_NONE;
     } else if (is_told(told, 409, "payment_too_late")) {
         change->payment.outcome = LEDGER_TOO_LATE;
     } else if (is_told(told, 409, "already_paid")) {
         change->payment.outcome = LEDGER_ALREADY_PAID;
-    } else if (told->status == 409 && change->payment.state != LEDGER_PAYMENT_REFUNDED) {
-        promise_break("request %u is answered %u %s, and payment %s is not refunded", asked->number,
-                      told->status, told->code, asked->ref);
+    } else if (is_told(told, 409, "payment_failed") !=
+                   (change->payment.state == LEDGER_PAYMENT_FAILED) ||
+               (is_told(told, 409, "invalid_state") &&
+                change->payment.state != LEDGER_PAYMENT_REFUNDED)) {
+        promise_break("request %u is answered %u %s, and payment %s is %s", asked->number,
+                      told->status, told->code, asked->ref,
+                      ledger_payment_state_name(change->payment.state));
     }
 }
 
@@ -339,6 +346,8 @@ static void check_told_change(const struct asked *asked, const struct told *told
         promise_kept(&change);
     else if (asked->kind == ASKED_REFUND)
         promise_refund(&change, asked->since_ns);
+    else if (asked->kind == ASKED_UNPAY)
+        promise_unpay(&change, asked->since_ns);
     else if (asked->kind == ASKED_EXTEND)
         promise_extend(&change, asked->since_ns);
 }
@@ -372,7 +381,7 @@ static void check_change(const struct asked *asked, const struct told *told, boo
     if (is_told(told, 404, "unknown_order"))
         promise_unknown(asked->order_id, asked->since_ns);
     else if (told->status != 200 && told->status != 409 && told->status != 503 &&
-             !is_told(told, 404, "unknown_payment"))
+             !is_told(told, 404, "unknown_payment") && !is_told(told, 422, "keep_too_large"))
         promise_break("request %u is answered %u %s", asked->number, told->status, told->code);
     if (late && !is_told(told, 503, asked->held ? "outcome_unknown" : "unavailable"))
         promise_break("request %u is answered %u %s at its deadline, and a worker %s it",
@@ -387,8 +396,8 @@ void promise_told(struct asked *asked, const struct answer *answer, bool late)
 {
     struct told told;
     read_answer(answer, &told);
-    static const char *const kinds[ASKED_KINDS] = {"order",  "look at", "pay",        "cancel",
-                                                   "refund", "extend",  "read on for"};
+    static const char *const kinds[ASKED_KINDS] = {"order",  "look at", "pay",    "cancel",
+                                                   "refund", "unpay",   "extend", "read on for"};
     story("  request %u of %s: %s %u of %s%s%s: %u %s%s", asked->number, asked->user_id,
           kinds[asked->kind], asked->qty, asked->sku, asked->key[0] ? ", key " : "", asked->key,
           told.status, told.code, late ? ", at its deadline" : "");

@@ -17,6 +17,7 @@ enum asked_kind {
     ASKED_PAY,
     ASKED_CANCEL,
     ASKED_REFUND,
+    ASKED_UNPAY,
     ASKED_EXTEND,
     ASKED_EVENTS,
     ASKED_KINDS

@@ -8,6 +8,7 @@
 #include "sql/sales/sales.h"
 #include "sql/server/server.h"
 #include "test/simulate/machine/arena.h"
+#include "test/simulate/ledger/ledger_pay.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/ledger/ledger_table.h"
 
@@ -855,14 +856,22 @@ static void call_extend(void)
 }
 
 /* Names orders of both sales, each once, and says of some that their round is over. */
-static size_t name_returns(struct ledger_return_order *orders, bool refund)
+static size_t name_returns(struct ledger_return_order *orders, enum ledger_status to)
 {
+    static char refs[IDS_MAX][8];
     size_t count = 1 + below(IDS_MAX), kept = 0;
-    for (size_t i = 0; i < count; i++)
-        orders[i] = (struct ledger_return_order){.order_id = any_id(),
-                                                 .round_over = one_in(20),
-                                                 .keep = one_in(3) ? 1 + below(3) : 0,
-                                                 .unreturned = refund && one_in(2)};
+    for (size_t i = 0; i < count; i++) {
+        orders[i] = (struct ledger_return_order){
+            .order_id = any_id(),
+            .payment_ref = refs[i],
+            .round_over = one_in(20),
+            .keep = one_in(3) && to != LEDGER_RESERVED ? 1 + below(3) : 0,
+            .unreturned = to == LEDGER_REFUNDED && one_in(2)};
+        any_ref(refs[i]);
+        const char *taken = payment_taken(model, orders[i].order_id);
+        if (taken && !one_in(10))
+            strcpy(refs[i], taken);
+    }
     qsort(orders, count, sizeof *orders, ledger_return_order_compare);
     for (size_t i = 0; i < count; i++)
         if (kept == 0 || orders[kept - 1].order_id != orders[i].order_id)
@@ -893,12 +902,16 @@ static void call_return(void)
     struct ledger_return_segment segments[2 * SEGMENTS_MAX], other_segments[2 * SEGMENTS_MAX];
     struct ledger_return_order orders[IDS_MAX], others[IDS_MAX];
     begin("return");
-    enum ledger_status to = one_in(3)   ? LEDGER_CANCELLED
-                            : one_in(2) ? LEDGER_EXPIRED
-                                        : LEDGER_REFUNDED;
+    /* With a time to pay, an order would get the clock of the server that it is in. */
+    bool timed =
+        find_sale("a").settings.pay_within_s > 0 || find_sale("b").settings.pay_within_s > 0;
+    enum ledger_status to = one_in(3)             ? LEDGER_CANCELLED
+                            : one_in(3)           ? LEDGER_EXPIRED
+                            : !timed && one_in(2) ? LEDGER_RESERVED
+                                                  : LEDGER_REFUNDED;
     struct ledger_return returned = {.to = to,
                                      .orders = orders,
-                                     .order_count = name_returns(orders, to == LEDGER_REFUNDED),
+                                     .order_count = name_returns(orders, to),
                                      .segments = segments,
                                      .segment_count = name_segments(segments)};
     struct ledger_return other = returned;
@@ -912,6 +925,7 @@ static void call_return(void)
         assert_int_equal(orders[i].moved, others[i].moved);
         assert_int_equal(orders[i].unmet, others[i].unmet);
         assert_int_equal(orders[i].damaged, others[i].damaged);
+        assert_string_equal(orders[i].next_ref, others[i].next_ref);
     }
     for (size_t i = 0; i < returned.segment_count; i++) {
         assert_int_equal(segments[i].returned, other_segments[i].returned);

@@ -185,8 +185,15 @@ def test_refunds_are_worked_off_and_the_order_is_held(aimed, daemon):
     assert ids(aimed("export --status refunded").stdout) == [int(order)]
     report = aimed.json("audit")["sales"][0]
     assert report["states"]["refunded"] == report["unreturned"] == report["sold"] == 1
-    assert report["payments"] == {"taken": 0, "refund_due": 0, "refunded": 2}
-    assert "payments: 0 taken, 0 refund_due, 2 refunded\n" in aimed("audit").stdout
+    assert report["payments"] == {"taken": 0, "refund_due": 0, "refunded": 2, "failed": 0}
+    assert "payments: 0 taken, 0 refund_due, 2 refunded, 0 failed\n" in aimed("audit").stdout
+    bounced = daemon.order(user_id="u3").json()["order_id"]
+    daemon.pay(bounced, "pi_5")
+    assert aimed(f"unpay {bounced} pi_5 --yes").stdout.endswith("\npi_5 is failed\n")
+    assert aimed.json(f"unpay {bounced} pi_5 --yes")["status"] == "reserved"
+    assert "unknown_payment" in aimed(f"unpay {bounced} pi_6 --yes", NOINPUT).stderr
+    assert aimed.rows("payments --state failed")[0]["order"] == bounced
+    daemon.cancel(bounced)
     held = daemon.order(user_id="u2").json()
     longer = aimed.json(f"extend {held['order_id']} +30m")["expires_at"]
     assert longer > held["expires_at"]
@@ -649,7 +656,9 @@ def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
         assert daemon.pay(order, "pi_5").status == 200
     file.write_text("\n".join(lines + [f"pi_5,{order}" for order in both]))
     assert aimed.json("audit --payments payments.csv")["payments_agreed"] == 6
-    file.write_text("\n".join(lines))
+    assert daemon.unpay(both[0], "pi_5").status == 200  # the provider may not list it
+    file.write_text("\n".join([*lines, f"pi_5,{both[1]}"]))
+    assert aimed.json("audit --payments payments.csv")["payments_agreed"] == 5
     daemon.stack.ledger.run(f"UPDATE orders SET status = 'refunded' WHERE order_id = {two}")
     found = differences(aimed, "audit demo --payments payments.csv")
     assert "demo: 1 orders whose payments contradict their status" in found

@@ -1,4 +1,4 @@
-/* The calls of shops and of the expiry worker: pay, cancel, refund, extend, expire. */
+/* The calls of shops and of the expiry worker: pay, cancel, refund, unpay, extend, expire. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +53,7 @@ static const struct {
     [PAY_PAY] = {stock_pay_late, check_paid},
     [PAY_CANCEL] = {stock_cancel, check_cancelled},
     [PAY_REFUND] = {stock_refund, promise_refund},
+    [PAY_UNPAY] = {stock_unpay, promise_unpay},
     [PAY_EXTEND] = {stock_extend, promise_extend},
 };
 
@@ -90,13 +91,17 @@ static void expire(struct stock *stock)
 static void act(struct stock *stock, struct chance *chance)
 {
     bool late = chance_below(chance, 2) == 0 && promise_pick_status(chance, LEDGER_EXPIRED) != 1;
-    uint32_t kind = late ? 2 : chance_below(chance, 12);
+    uint32_t kind = late ? 2 : chance_below(chance, 13);
     if (kind < 2)
         expire(stock);
     else if (kind < 6)
         change_states(stock, chance, PAY_PAY);
     else
-        change_states(stock, chance, kind < 9 ? PAY_CANCEL : kind < 11 ? PAY_REFUND : PAY_EXTEND);
+        change_states(stock, chance,
+                      kind < 9    ? PAY_CANCEL
+                      : kind < 11 ? PAY_REFUND
+                      : kind < 12 ? PAY_UNPAY
+                                  : PAY_EXTEND);
 }
 
 void actor_calls(void *argument)

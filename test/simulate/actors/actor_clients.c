@@ -46,14 +46,14 @@ static const struct asked *pick_repeated(struct chance *chance)
 static unsigned deadline_ms(enum asked_kind kind)
 {
     unsigned usual_ms = daemon_plan.deadline_ms, locks_ms = SCENE_LEASE_MS + usual_ms / 2;
-    bool locks = kind == ASKED_CANCEL || kind == ASKED_REFUND;
+    bool locks = kind == ASKED_CANCEL || kind == ASKED_REFUND || kind == ASKED_UNPAY;
     return locks && locks_ms > usual_ms ? locks_ms : usual_ms;
 }
 
 static enum asked_kind any_kind(struct chance *chance)
 {
-    static const enum asked_kind kinds[] = {ASKED_PAY,    ASKED_PAY,   ASKED_CANCEL, ASKED_REFUND,
-                                            ASKED_EXTEND, ASKED_STOCK, ASKED_STOCK};
+    static const enum asked_kind kinds[] = {ASKED_PAY,   ASKED_PAY,    ASKED_CANCEL, ASKED_REFUND,
+                                            ASKED_UNPAY, ASKED_EXTEND, ASKED_STOCK,  ASKED_STOCK};
     uint32_t kind = chance_below(chance, 24);
     return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : ASKED_ORDER;
 }
@@ -65,13 +65,14 @@ static void fill_in_change(struct chance *chance, struct asked *asked)
     enum pay_kind kind = asked->kind == ASKED_PAY      ? PAY_PAY
                          : asked->kind == ASKED_CANCEL ? PAY_CANCEL
                          : asked->kind == ASKED_REFUND ? PAY_REFUND
+                         : asked->kind == ASKED_UNPAY  ? PAY_UNPAY
                                                        : PAY_EXTEND;
     pay_pick(chance, kind, &change, ref);
     asked->order_id = change.record.order_id;
     asked->keep = change.keep;
     asked->restock = change.restock;
     asked->expires_ms = change.extension.expires_ms;
-    strcpy(asked->ref, kind == PAY_PAY || kind == PAY_REFUND ? ref : "");
+    strcpy(asked->ref, kind == PAY_PAY || kind == PAY_REFUND || kind == PAY_UNPAY ? ref : "");
 }
 
 static void fill_in(struct clients *clients, struct asked *asked)

@@ -1,4 +1,4 @@
-/* What the callers of pay, cancel, refund and extend ask for, by chance. */
+/* What the callers of pay, cancel, refund, unpay and extend ask for, by chance. */
 #include "test/simulate/actors/pay_pick.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static uint64_t pick_order(struct chance *chance, enum pay_kind kind)
     uint32_t pick = chance_below(chance, 4);
     if (kind == PAY_PAY && pick < 2)
         return promise_pick_status(chance, LEDGER_EXPIRED);
-    if (kind == PAY_REFUND && pick == 0)
+    if ((kind == PAY_REFUND || kind == PAY_UNPAY) && pick == 0)
         return promise_pick_status(chance, LEDGER_PAID);
     if (kind == PAY_EXTEND && pick < 2)
         return promise_pick_status(chance, LEDGER_RESERVED);
@@ -46,9 +46,9 @@ static void pick(struct chance *chance, enum pay_kind kind, struct stock_status_
     change->now_ms = clock_wall_ms();
     change->restock = chance_below(chance, 2) == 0;
     bool unnamed = chance_below(chance, 4) == 0;
-    if (kind == PAY_PAY ? unnamed : kind != PAY_REFUND)
+    if (kind == PAY_PAY ? unnamed : kind != PAY_REFUND && kind != PAY_UNPAY)
         ref[0] = '\0';
-    if (kind == PAY_REFUND && chance_below(chance, 8) > 0 &&
+    if ((kind == PAY_REFUND || kind == PAY_UNPAY) && chance_below(chance, 8) > 0 &&
         promise_pick_payment(chance, &order_id, &asked)) {
         change->record.order_id = order_id;
         snprintf(ref, PAY_REF_SIZE, "%s", asked);

@@ -1,4 +1,4 @@
-/* What the callers of pay, cancel, refund and extend ask for, by chance. */
+/* What the callers of pay, cancel, refund, unpay and extend ask for, by chance. */
 #ifndef SIMULATE_PAY_PICK_H
 #define SIMULATE_PAY_PICK_H
 
@@ -7,7 +7,7 @@
 
 enum { PAY_REF_SIZE = 16 };
 
-enum pay_kind { PAY_PAY, PAY_CANCEL, PAY_REFUND, PAY_EXTEND, PAY_KINDS };
+enum pay_kind { PAY_PAY, PAY_CANCEL, PAY_REFUND, PAY_UNPAY, PAY_EXTEND, PAY_KINDS };
 
 /* Forgets what was asked for in another schedule. */
 void pay_pick_begin(void);

@@ -53,7 +53,7 @@ static enum call_kind kind_of(const struct asked *asked)
     static const enum call_kind kinds[ASKED_KINDS] = {
         [ASKED_ORDER] = CALL_ORDER,   [ASKED_STOCK] = CALL_LOOKUP,  [ASKED_PAY] = CALL_PAYMENT,
         [ASKED_CANCEL] = CALL_CANCEL, [ASKED_REFUND] = CALL_CANCEL, [ASKED_EXTEND] = CALL_PAYMENT,
-        [ASKED_EVENTS] = CALL_EVENTS,
+        [ASKED_EVENTS] = CALL_EVENTS, [ASKED_UNPAY] = CALL_CANCEL,
     };
     return kinds[asked->kind];
 }
@@ -157,6 +157,7 @@ static enum call_start handle_change(struct request *request, const struct asked
         [ASKED_PAY] = {"pay", call_state_pay},
         [ASKED_CANCEL] = {"cancel", call_state_cancel},
         [ASKED_REFUND] = {"refund", call_state_refund},
+        [ASKED_UNPAY] = {"unpay", call_state_unpay},
         [ASKED_EXTEND] = {"extend", call_state_extend},
     };
     char tail[40], body[128];

@@ -36,19 +36,63 @@ enum db_result payment_insert(struct ledger *ledger, uint64_t order_id,
     return insert(ledger, TABLE_PAYMENT, order_id, payment, "");
 }
 
-enum db_result payment_refund_taken(struct ledger *ledger, uint64_t order_id)
+struct row *payment_next(struct ledger *ledger, uint64_t order_id)
+{
+    struct row *row, *next = NULL;
+    for (size_t i = 0; (row = table_row(TABLE_PAYMENT, i)); i++)
+        if (row->was.there && row->was.payment.order_id == order_id &&
+            row->was.payment.state == LEDGER_PAYMENT_DUE &&
+            (!row->owner || row->owner == ledger->txn) &&
+            (!next || strcmp(row->was.key, next->was.key) < 0))
+            next = row;
+    return next && txn_take(ledger->txn, next) ? next : NULL;
+}
+
+const char *payment_taken(const struct ledger *ledger, uint64_t order_id)
 {
     struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_PAYMENT, i)); i++) {
-        const struct version *newest = row->owner ? &row->now : &row->was;
-        if (!newest->there || newest->payment.order_id != order_id)
-            continue;
-        enum db_result result = session_lock(ledger, row);
-        if (result != DB_OK)
-            return result;
-        if (row->now.there && row->now.payment.state == LEDGER_PAYMENT_TAKEN)
-            txn_change(ledger->txn, row)->payment.state = LEDGER_PAYMENT_REFUNDED;
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there && seen->payment.order_id == order_id &&
+            seen->payment.state == LEDGER_PAYMENT_TAKEN)
+            return seen->key;
     }
+    return NULL;
+}
+
+enum db_result payment_move(struct ledger *ledger, uint64_t order_id, const char *ref,
+                            enum ledger_payment_state from, enum ledger_payment_state to)
+{
+    struct row *row = row_of_payment(order_id, ref);
+    enum db_result result = row ? session_lock(ledger, row) : DB_NO;
+    if (result != DB_OK)
+        return result;
+    if (!row->now.there || row->now.payment.state != from)
+        return DB_NO;
+    txn_change(ledger->txn, row)->payment.state = to;
+    row = row_of_due(order_id, ref);
+    if (!row || from != LEDGER_PAYMENT_DUE)
+        return DB_OK;
+    result = session_lock(ledger, row);
+    if (result == DB_OK && row->now.there)
+        txn_change(ledger->txn, row)->there = false;
+    return result;
+}
+
+enum db_result expiry_write(struct ledger *ledger, const struct version *order)
+{
+    uint64_t order_id = order->order.order_id;
+    const struct row_key key = {.order_id = order_id, .moment_ms = version_due_ms(order)};
+    struct row *range;
+    enum db_result result = session_lock_key(ledger, TABLE_EXPIRY, &key, &range);
+    if (result != DB_OK)
+        return result;
+    struct version *version = txn_change(ledger->txn, range);
+    uint64_t last_id = version->there ? version->expiry.last_id : 0;
+    version->there = true;
+    version->expiry = (struct expiry_row){.expires_ms = key.moment_ms,
+                                          .first_id = order_id,
+                                          .last_id = last_id > order_id ? last_id : order_id};
     return DB_OK;
 }
 
@@ -412,18 +456,9 @@ static enum db_result extend_order(struct ledger *ledger, struct row *row, int64
     struct event_lines lines = {.type = LEDGER_EVENT_CHANGED};
     order_becomes(ledger->txn, row, row->now.order.status);
     row->now.order.expires_ms = expires_ms;
-    uint64_t order_id = row->now.order.order_id;
-    const struct row_key key = {.order_id = order_id, .moment_ms = version_due_ms(&row->now)};
-    struct row *range;
-    enum db_result result = session_lock_key(ledger, TABLE_EXPIRY, &key, &range);
+    enum db_result result = expiry_write(ledger, &row->now);
     if (result != DB_OK)
         return result;
-    struct version *version = txn_change(ledger->txn, range);
-    uint64_t last_id = version->there ? version->expiry.last_id : 0;
-    version->there = true;
-    version->expiry = (struct expiry_row){.expires_ms = key.moment_ms,
-                                          .first_id = order_id,
-                                          .last_id = last_id > order_id ? last_id : order_id};
     event_add(&lines, &row->now, NULL);
     event_write(ledger, &lines);
     return DB_OK;

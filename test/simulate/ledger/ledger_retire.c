@@ -65,7 +65,9 @@ static void sum_segments(const struct ledger *ledger, const char *sku, uint64_t 
                          uint64_t *sold_out)
 {
     const struct row *row;
-    *fences_out = *sold_out = 0;
+    const struct row *sale = row_of_sale(sku);
+    *fences_out = sale ? row_seen(sale, ledger->txn)->sale.unpaid : 0;
+    *sold_out = 0;
     for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
         if (!seen->there || strcmp(seen->sku, sku) != 0)

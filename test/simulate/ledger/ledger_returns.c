@@ -18,6 +18,7 @@ struct returning {
         struct row *row;
         const struct ledger_return_order *order;
         uint32_t units;          /* that come back */
+        bool stays;              /* keeps its status */
     } moved[LEDGER_RETURNS_MAX]; /* which change */
     size_t moved_count;
 };
@@ -46,6 +47,21 @@ static int compare_users(const void *a, const void *b)
     return order != 0 ? order : one->order.order_id < other->order.order_id ? -1 : 1;
 }
 
+static bool is_of_payments(const struct ledger_return *returned)
+{
+    return returned->to == LEDGER_REFUNDED || returned->to == LEDGER_RESERVED;
+}
+
+/* An order that becomes reserved again keeps its sale from changing. */
+static bool may_change(struct ledger *ledger, const struct version *order, enum ledger_status to)
+{
+    struct row *sale = row_of_sale(order->sku);
+    if (to == LEDGER_RESERVED && order->order.status == LEDGER_PAID &&
+        (!sale || !txn_take(ledger->txn, sale)))
+        return false;
+    return version_may(order, to, ledger->txn);
+}
+
 static void lock_orders(struct ledger *ledger, struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
@@ -55,7 +71,7 @@ static void lock_orders(struct ledger *ledger, struct returning *returning)
         bool mine = row && row->owner == ledger->txn;
         if (!row || !txn_take(ledger->txn, row))
             continue;
-        if (row->now.there && version_may(&row->now, returned->to, ledger->txn))
+        if (row->now.there && may_change(ledger, &row->now, returned->to))
             returning->locked[returning->locked_count++] = row;
         else if (!mine)
             txn_give(ledger->txn, row);
@@ -115,24 +131,34 @@ static struct ledger_return_order *order_in(struct ledger_return *returned, uint
     abort();
 }
 
-static void share_out(struct returning *returning)
+static void share_out(struct ledger *ledger, struct returning *returning)
 {
     struct ledger_return *returned = returning->returned;
     returning->moved_count = 0;
-    for (size_t i = 0; i < returned->order_count; i++)
+    for (size_t i = 0; i < returned->order_count; i++) {
         returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
+        returned->orders[i].next_ref[0] = '\0';
+    }
     for (size_t i = 0; i < returning->locked_count; i++) {
         struct row *row = returning->locked[i];
         struct ledger_return_order *order = order_in(returned, row->now.order.order_id);
         uint32_t qty = row->now.order.qty;
-        if (order->keep >= qty)
+        bool expired = row->now.order.status == LEDGER_EXPIRED;
+        struct row *next =
+            is_of_payments(returned) ? payment_next(ledger, row->now.order.order_id) : NULL;
+        if (order->keep >= qty || (expired && order->keep > 0))
             continue;
-        uint32_t units = order->unreturned ? 0 : qty - order->keep;
+        if (next && order->keep == 0)
+            strcpy(order->next_ref, next->now.key);
+        bool none = order->unreturned || expired || order->next_ref[0] != '\0' ||
+                    returned->to == LEDGER_RESERVED;
+        uint32_t units = none ? 0 : qty - order->keep;
         order->moved = order->round_over || take_off(returned, &row->now, units, &order->damaged);
         order->unmet = !order->moved && is_given(returned, row->now.sku);
         if (order->moved)
             returning->moved[returning->moved_count++] =
-                (struct moved){row, order, order->round_over ? 0 : units};
+                (struct moved){row, order, order->round_over ? 0 : units,
+                               order->keep > 0 || order->next_ref[0] != '\0'};
     }
 }
 
@@ -142,6 +168,10 @@ static void change_order(struct ledger *ledger, const struct moved *moved, enum 
 {
     struct order_row *change = &txn_change(ledger->txn, moved->row)->order;
     uint32_t keep = moved->order->keep;
+    if (moved->stays && keep == 0) {
+        order_becomes(ledger->txn, moved->row, change->status);
+        return;
+    }
     if (moved->order->unreturned)
         change->unreturned += change->qty - keep;
     if (keep == 0) {
@@ -153,13 +183,41 @@ static void change_order(struct ledger *ledger, const struct moved *moved, enum 
     change->qty = keep;
 }
 
-static enum db_result refund_payments(struct ledger *ledger, const struct returning *returning)
+static enum db_result move_payments(struct ledger *ledger, const struct returning *returning)
+{
+    enum ledger_payment_state end = returning->returned->to == LEDGER_RESERVED
+                                        ? LEDGER_PAYMENT_FAILED
+                                        : LEDGER_PAYMENT_REFUNDED;
+    enum db_result result = DB_OK;
+    for (size_t i = 0; i < returning->moved_count && result == DB_OK; i++) {
+        const struct ledger_return_order *order = returning->moved[i].order;
+        if (!is_of_payments(returning->returned) || order->keep > 0)
+            continue;
+        result =
+            payment_move(ledger, order->order_id, order->payment_ref, LEDGER_PAYMENT_TAKEN, end);
+        if (result == DB_OK && order->next_ref[0] != '\0')
+            result = payment_move(ledger, order->order_id, order->next_ref, LEDGER_PAYMENT_DUE,
+                                  LEDGER_PAYMENT_TAKEN);
+    }
+    return result;
+}
+
+/* Orders that are reserved again have the time to pay of their sale. */
+static enum db_result give_time(struct ledger *ledger, const struct returning *returning)
 {
     enum db_result result = DB_OK;
     for (size_t i = 0; i < returning->moved_count && result == DB_OK; i++) {
         const struct moved *moved = &returning->moved[i];
-        if (returning->returned->to == LEDGER_REFUNDED && moved->order->keep == 0)
-            result = payment_refund_taken(ledger, moved->row->now.order.order_id);
+        if (returning->returned->to != LEDGER_RESERVED || moved->stays)
+            continue;
+        struct sale_row *sale = &txn_change(ledger->txn, row_of_sale(moved->row->now.sku))->sale;
+        uint32_t pay_within_s = sale->settings.pay_within_s;
+        sale->unpaid++;
+        struct order_row *order = &txn_change(ledger->txn, moved->row)->order;
+        order->expires_ms =
+            pay_within_s > 0 ? ledger_server_ms() + (int64_t)pay_within_s * 1000 : 0;
+        if (order->expires_ms != 0)
+            result = expiry_write(ledger, &moved->row->now);
     }
     return result;
 }
@@ -184,6 +242,7 @@ static void change_rows(struct ledger *ledger, struct returning *returning)
 static void write_events(struct ledger *ledger, const struct returning *returning)
 {
     static const enum ledger_event_type ends[LEDGER_STATUSES] = {
+        [LEDGER_RESERVED] = LEDGER_EVENT_UNPAID,
         [LEDGER_CANCELLED] = LEDGER_EVENT_CANCELLED,
         [LEDGER_EXPIRED] = LEDGER_EVENT_EXPIRED,
         [LEDGER_REFUNDED] = LEDGER_EVENT_REFUNDED,
@@ -192,7 +251,9 @@ static void write_events(struct ledger *ledger, const struct returning *returnin
     struct event_lines changed = {.type = LEDGER_EVENT_CHANGED};
     for (size_t i = 0; i < returning->moved_count; i++) {
         const struct moved *moved = &returning->moved[i];
-        event_add(moved->order->keep > 0 ? &changed : &ended, &moved->row->now, NULL);
+        const char *failed = ended.type == LEDGER_EVENT_UNPAID ? moved->order->payment_ref : NULL;
+        event_add(moved->stays ? &changed : &ended, &moved->row->now,
+                  moved->stays ? payment_taken(ledger, moved->order->order_id) : failed);
     }
     event_write(ledger, &ended);
     event_write(ledger, &changed);
@@ -301,14 +362,16 @@ static enum db_result return_body(struct ledger *ledger, void *context)
     enum db_result result = lock_all(ledger, returning);
     if (result != DB_OK)
         return result;
-    share_out(returning);
+    share_out(ledger, returning);
     if (returning->moved_count == 0)
         return DB_OK;
     result = session_send(ledger, true);
     if (result != DB_OK)
         return result;
     change_rows(ledger, returning);
-    result = refund_payments(ledger, returning);
+    result = move_payments(ledger, returning);
+    if (result == DB_OK)
+        result = give_time(ledger, returning);
     if (result == DB_OK)
         write_events(ledger, returning);
     if (result == DB_OK)

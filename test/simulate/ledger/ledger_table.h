@@ -40,6 +40,7 @@ struct sale_row {
     uint32_t round, total, segments;
     struct ledger_settings settings; /* `counting` is another table */
     uint64_t restocked;              /* units added in all rounds, for the simulation alone */
+    uint32_t unpaid;                 /* unpaid_count */
 };
 
 struct segment_row {

@@ -101,10 +101,13 @@ bool version_may(const struct version *version, enum ledger_status to, const str
     const struct order_row *order = &version->order;
     uint32_t round = round_of_sale(version->sku, txn);
     bool late = is_overdue(version);
-    bool allowed = to == LEDGER_PAID      ? !late && order->round == round
-                   : to == LEDGER_EXPIRED ? late || order->round < round
-                                          : true;
-    return order->status == (to == LEDGER_REFUNDED ? LEDGER_PAID : LEDGER_RESERVED) && allowed;
+    bool allowed = to == LEDGER_PAID       ? !late && order->round == round
+                   : to == LEDGER_EXPIRED  ? late || order->round < round
+                   : to == LEDGER_RESERVED ? order->round == round
+                                           : true;
+    bool of_paid = to == LEDGER_REFUNDED || to == LEDGER_RESERVED;
+    return allowed && (order->status == (of_paid ? LEDGER_PAID : LEDGER_RESERVED) ||
+                       (to == LEDGER_CANCELLED && order->status == LEDGER_EXPIRED));
 }
 
 void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
