@@ -116,7 +116,7 @@ def open_database():
         order_id TEXT, expires_at TEXT, code TEXT,
         payment_ref TEXT)""")
     database.execute("""CREATE TABLE IF NOT EXISTS fate ( -- what the feed has told of each order
-        order_id TEXT PRIMARY KEY, state TEXT NOT NULL)""")
+        order_id TEXT PRIMARY KEY, state TEXT NOT NULL, version INTEGER NOT NULL)""")
     database.execute("CREATE TABLE IF NOT EXISTS feed (one INTEGER PRIMARY KEY, cursor TEXT)")
     return database
 
@@ -240,16 +240,21 @@ def follow(database):
     after = f"&after={cursor[0]}" if cursor else ""  # without it: from the oldest event on
     try:
         page = json.loads(shop("GET", f"/events?wait_s={WAIT_S}{after}"))
-        fates = [(event["subject"], STATES[event["type"]]) for event in page["events"]
-                 if event["type"] in STATES]
+        fates = [(event["subject"], STATES[event["type"]], event["version"])
+                 for event in page["events"] if event["type"] in STATES]
     except Refused as refused:
         if refused.code != "cursor_expired":
             raise
         page = {"next": refused.problem["oldest"]}  # events are lost: the lists replace them
-        fates = [(order["order_id"], order["status"])
+        fates = [(order["order_id"], order["status"], order["version"])
                  for order in pages(admin, "/admin/orders?limit=1000")]
     with database:
-        database.executemany("INSERT OR REPLACE INTO fate VALUES (?, ?)", fates)
+        if "events" not in page:
+            database.execute("DELETE FROM fate")
+        database.executemany(
+            "INSERT INTO fate VALUES (?, ?, ?) ON CONFLICT (order_id) DO UPDATE SET"
+            " state = excluded.state, version = excluded.version"
+            " WHERE excluded.version > version", fates)
         database.execute("INSERT OR REPLACE INTO feed VALUES (1, ?)", (page["next"],))
 
 

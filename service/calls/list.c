@@ -51,6 +51,7 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
     char *at = stpcpy(text, "{\"orders\":[");
     for (size_t i = 0; i < count; i++) {
         struct order_text order = ORDER_TEXT(&orders[i], orders[i].status);
+        order.version = orders[i].version;
         at = order_put(i == 0 ? at : stpcpy(at, ","), &order);
     }
     at = stpcpy(at, "]");

@@ -40,7 +40,7 @@ static void answer_found(struct call_worker *worker, struct request *request,
     else if (record->status[0] == '\0')
         answer_no_order(worker->service, request);
     else
-        order_answer_record(&request->answer, record);
+        order_answer_record(&request->answer, record, record->version);
 }
 
 static void work_get(struct call_worker *worker, struct request **requests, size_t count)
@@ -241,7 +241,7 @@ static void answer_paid(struct answer *answer, const struct stock_status_change 
 {
     char members[PAYMENT_MEMBERS_MAX], *at = members;
     if (change->payment.state == LEDGER_PAYMENT_NONE) {
-        order_answer_record(answer, &change->record);
+        order_answer_record(answer, &change->record, 0);
         return;
     }
     at = order_put_escaped(stpcpy(at, ",\"payment_ref\":\""), change->payment.ref);
@@ -284,7 +284,7 @@ static void count_extended(const struct stock_status_change *change)
 
 static void answer_order(struct answer *answer, const struct stock_status_change *change)
 {
-    order_answer_record(answer, &change->record);
+    order_answer_record(answer, &change->record, 0);
 }
 
 static void work_extend(struct call_worker *worker, struct request **requests, size_t count)

@@ -43,6 +43,8 @@ char *order_put(char *at, const struct order_text *order)
         at = decimal_put(stpcpy(at, ",\"ordered_qty\":"), order->ordered);
     at = stpcpy(at, ",\"segment\":");
     at = decimal_put(at, order->segment);
+    if (order->version != 0)
+        at = decimal_put(stpcpy(at, ",\"version\":"), order->version);
     at = stpcpy(at, ",\"status\":\"");
     at = stpcpy(at, order->status);
     at = stpcpy(at, "\",\"created_at\":\"");
@@ -64,9 +66,11 @@ static void answer_text_of(struct answer *answer, unsigned status, const struct 
     assert(answer->length <= ORDER_TEXT_MAX);
 }
 
-void order_answer_record(struct answer *answer, const struct ledger_record *record)
+void order_answer_record(struct answer *answer, const struct ledger_record *record,
+                         uint32_t version)
 {
     struct order_text order = ORDER_TEXT(record, record->status);
+    order.version = version;
     answer_text_of(answer, 200, &order);
 }
 

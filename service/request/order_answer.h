@@ -17,6 +17,7 @@ struct order_text {
     const char *status;
     const char *created_at;
     const char *expires_at; /* "": never */
+    uint32_t version;       /* 0: not shown */
 };
 
 /* Initializes an order_text from a struct with members of these names, and a status. */
@@ -30,7 +31,7 @@ struct order_text {
 
 /* Largest size of an order's JSON with a newline and a NUL: names, marks, numbers, a sku, a user id
  * all escaped, a status and two times. */
-enum { ORDER_TEXT_MAX = 608 };
+enum { ORDER_TEXT_MAX = 632 };
 
 /* Writes the order as a JSON object and a NUL, and returns where the object ends. */
 char *order_put(char *at, const struct order_text *order);
@@ -39,8 +40,9 @@ char *order_put(char *at, const struct order_text *order);
  * `refusal` is the problem if the order could not be decided. */
 void order_answer(struct request *request, enum problem refusal);
 
-/* Answers with an order as the ledger has it. */
-void order_answer_record(struct answer *answer, const struct ledger_record *record);
+/* Answers with an order as the ledger has it. `version`: 0 when a change made another one. */
+void order_answer_record(struct answer *answer, const struct ledger_record *record,
+                         uint32_t version);
 
 /* Writes a text of printable ASCII as a JSON string's content and a NUL; returns where it ends. */
 char *order_put_escaped(char *at, const char *text);

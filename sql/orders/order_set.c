@@ -108,6 +108,7 @@ bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, cha
     ledger_time_read(record->created_at, row[8]);
     ledger_time_read(record->expires_at, row[9]);
     record->ordered = ledger_u32(row[10]);
+    record->version = ledger_u32(row[11]);
     return true;
 }
 
@@ -124,8 +125,8 @@ static bool read_rows(const struct order_set *set, struct ledger *ledger)
             return false;
         struct ledger_record *record = record_at(set, entry);
         if (ledger_record_read(ledger, record, row) && set->asks_payable) {
-            record->payable = ledger_u32(row[11]) != 0;
-            record->round_over = ledger_u32(row[12]) != 0;
+            record->payable = ledger_u32(row[12]) != 0;
+            record->round_over = ledger_u32(row[13]) != 0;
         }
     }
     return true;

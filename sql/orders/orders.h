@@ -160,6 +160,7 @@ struct ledger_record {
     uint32_t qty;
     uint32_t ordered; /* units at first; 0: qty, as no part of the order was given back */
     uint32_t segment; /* the first one that its units were taken from */
+    uint32_t version; /* 1, and one more for each change */
 };
 
 /* ---- orders by id and by key ---- */
@@ -326,7 +327,7 @@ static inline bool ledger_update_fenced(const struct ledger_stock_update *update
  * false, having noted the damage, when the row makes no sense. */
 #define LEDGER_RECORD_COLUMNS(key)                                                                 \
     "o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment," key ",o.status,o.created_at,o."          \
-    "expires_at,o.ordered"
+    "expires_at,o.ordered,COALESCE(o.version,1)"
 bool ledger_record_read(struct ledger *ledger, struct ledger_record *record, char **row);
 
 /* The condition, in SQL, under which the row `o` of orders may go to `to`. */

@@ -176,6 +176,22 @@ def test_cursor_that_is_too_old_is_told_the_oldest(daemon):
     assert_problem(daemon.get("/events?after=99999"), 410, "cursor_expired")
 
 
+def test_lists_and_look_ups_have_the_versions_of_the_events(daemon):
+    """So a reader who took the lists after 410 passes over the events that they include."""
+    daemon.reset("demo", 10, 2, pay_within_s=600)
+    first, second = (daemon.order(user_id="u", qty=2).json()["order_id"] for _ in range(2))
+    assert daemon.cancel(first, keep=1).status == 200
+    assert daemon.pay(first, "pi_1").status == 200
+    published(daemon)
+    feed = Feed(daemon)
+    feed.read_all()
+    for orders in (daemon.admin("GET", "/admin/orders").json()["orders"],
+                   daemon.get("/user/u/orders").json()["orders"],
+                   [daemon.get(f"/order/{order_id}").json() for order_id in (first, second)]):
+        assert {order["order_id"]: order["version"] for order in orders} == feed.versions
+    assert feed.versions == {first: 3, second: 1}
+
+
 def test_without_retention_there_are_no_events(stack, spawn):
     daemon = spawn(stack, **STEADY)
     daemon.reset("demo", 10, 2)

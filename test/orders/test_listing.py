@@ -8,7 +8,8 @@ from harness.audit import audit
 from harness.client import assert_problem
 from harness.daemon import STEADY
 
-FIELDS = {"order_id", "sku", "round", "user_id", "qty", "segment", "status", "created_at"}
+FIELDS = {"order_id", "sku", "round", "user_id", "qty", "segment", "status", "version",
+          "created_at"}
 ADMIN = "/admin/orders"
 USER = "/user/u1/orders"
 
@@ -39,7 +40,7 @@ def shop(daemon):
         for n in range(count):
             response = daemon.order(sku, f"u{n % 5}", qty=n % 3 + 1)
             assert response.status == 201
-            daemon.bought.append(response.json())
+            daemon.bought.append({**response.json(), "version": 1})
     return daemon
 
 

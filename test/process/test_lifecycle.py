@@ -583,7 +583,7 @@ def test_restart_finds_sales_and_orders_again(daemon):
     order = daemon.order(key="k").json()
     daemon.stop()
     daemon.start()
-    assert daemon.get(f"/order/{order['order_id']}").json() == order
+    assert daemon.get(f"/order/{order['order_id']}").json() == {**order, "version": 1}
     assert daemon.order(key="k").status == 200
     assert len(sell_out(daemon)) == 9
     assert audit(daemon) == 10

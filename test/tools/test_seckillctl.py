@@ -87,6 +87,7 @@ def test_sale_from_create_to_retire(aimed, daemon):
     assert aimed.json("sales")["sales"][0]["sold"] == 4
     assert aimed.json("stock demo")["available"] == 996
     assert "left of each segment: ██" in aimed("stock demo").stdout
+    order = {**order, "version": 1}
     assert aimed.json(f"order {order['order_id']}") == order
     assert order["order_id"] in aimed(f"order {order['order_id']}").stdout
     assert aimed.json("user u1")["orders"] == [order]
@@ -816,7 +817,7 @@ def test_sockets_and_listeners_of_their_own(ctl, stack, spawn, tmp_path):
     daemon = spawn(stack, admin_listen=f"unix:{path}", shop_token="shop-secret", **STEADY)
     ctl.env.update(SECKILLCTL_ADMIN=f"unix:{path}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
     assert ctl.json("create demo --total 10")["round"] == 1
-    order = daemon.order().json()
+    order = {**daemon.order().json(), "version": 1}
     assert ctl.json(f"order {order['order_id']}") == order  # by the operators' listing
     assert "unknown_order" in ctl("order 17", NOINPUT).stderr
     assert "admin and shop" in ctl("user u1", CONFIG).stderr
