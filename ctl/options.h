@@ -15,7 +15,7 @@
     X(POD, "pod", "N", "ask this pod of those in `admin`, counted from 0")                         \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
     X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
-    X(AFTER, "after", "ID", "begin behind this order, or this event")                              \
+    X(AFTER, "after", "ID", "begin behind this order or event, or at this cursor")                 \
     X(BATCH, "batch", "N", "events of one request, at most (1)")                                   \
     X(CONCURRENCY, "concurrency", "N", "requests to a receiver at a time, at most (4)")            \
     X(FRAMES, "count", "N", "end after so many frames")                                            \

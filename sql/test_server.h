@@ -98,7 +98,7 @@ static inline void sql_server_empty(void)
                   "DELETE FROM round_end;DELETE FROM payment;DELETE FROM refund_due;"
                   "DELETE FROM unpaid_count;"
                   "DELETE FROM event_batch;DELETE FROM event_sale;DELETE FROM webhook;"
-                  "UPDATE event_feed SET next=1,oldest=1,fence=0");
+                  "UPDATE event_feed SET next=1,oldest=1,before_at=NULL");
 }
 
 /* Begins a group of tests with empty tables of the present version and an open ledger. */

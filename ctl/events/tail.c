@@ -107,13 +107,11 @@ static int follow(struct context *context, const char *sku)
 int events_run(struct context *context)
 {
     const char *sku = argument(context, 2);
-    int64_t after = 0;
     if (strcmp(argument(context, 1), "tail") != 0) {
         say("events takes tail");
         return EX_USAGE;
     }
-    if ((sku && !sale_identifier(sku, "the sku")) ||
-        !options_number(&context->options, OPTION_AFTER, 0, INT64_MAX, 0, &after))
+    if (sku && !sale_identifier(sku, "the sku"))
         return EX_USAGE;
     if (has_option(context, OPTION_AFTER) && has_option(context, OPTION_FROM_OLDEST)) {
         say("--after and --from-oldest are two places to begin");

@@ -5,9 +5,9 @@ usage: events_to_redis.py STREAM
 
 An event becomes an entry whose id is the event's position, and whose field "event" is the
 CloudEvent. Redis takes no entry with an id that is not greater than the last one. So each event is
-there once and in its place, even if two of these programs run, and the last entry is the cursor.
-The program ends when a server fails, or when events that it wants are no longer kept: let a
-supervisor start it again. Several pods need a stream each.
+there once and in its place, even if two of these programs run. The last entry of a page has the
+field "next", which is the cursor. The program ends when a server fails, or when events that it
+wants are no longer kept: let a supervisor start it again. Several pods need a stream each.
 
 EVENTS_URL         the service, http://127.0.0.1:8080 by default
 EVENTS_TOKEN_FILE  only where the service has a shop token
@@ -37,12 +37,15 @@ def read(after):
         return json.load(answer)
 
 
-def append(server, stream, events):
+def append(server, stream, page):
     """In one transaction: Redis writes all of them, or none when it is full or read-only. Within it
     an entry that is there already is refused, and the others are written."""
     batch = server.pipeline()
-    for event in events:
-        batch.xadd(stream, {"event": json.dumps(event)}, id=f"{event['id']}-0")
+    for event in page["events"]:
+        fields = {"event": json.dumps(event)}
+        if event is page["events"][-1]:
+            fields["next"] = page["next"]
+        batch.xadd(stream, fields, id=f"{event['id']}-0")
     for answer in batch.execute(raise_on_error=False):
         if isinstance(answer, redis.ResponseError) and "equal or smaller" not in str(answer):
             raise answer
@@ -51,10 +54,10 @@ def append(server, stream, events):
 def main(stream):
     server = redis.Redis.from_url(REDIS)
     last = server.xrevrange(stream, count=1)
-    after = last[0][0].decode().split("-")[0] if last else None
+    after = last[0][1][b"next"].decode() if last else None
     while True:
         page = read(after)
-        append(server, stream, page["events"])
+        append(server, stream, page)
         after = page["next"]
 
 

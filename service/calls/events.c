@@ -11,14 +11,17 @@ bool call_events_on(struct request *request, const struct call *call)
     return on;
 }
 
-/* A cursor is the position of the last event that was read. */
+/* A cursor is the position of the last event that was read and, behind a dot, its mark. */
 static bool copy_cursor(const char *text, size_t length, char *cursor_out)
 {
-    uint64_t *cursor = (void *)cursor_out;
-    if (strcmp(text, "end") != 0)
-        return call_read_number(text, length, INT64_MAX - FEED_LIMIT_MAX, cursor);
-    *cursor = FEED_FROM_END;
-    return true;
+    struct feed_cursor *cursor = (void *)cursor_out;
+    size_t digits = strcspn(text, ".");
+    *cursor = (struct feed_cursor){.position = FEED_FROM_END};
+    if (strcmp(text, "end") == 0)
+        return true;
+    return call_read_number(text, digits, INT64_MAX - FEED_LIMIT_MAX, &cursor->position) &&
+           (digits == length ||
+            call_read_number(text + digits + 1, length - digits - 1, INT64_MAX, &cursor->mark));
 }
 
 static bool copy_wait(const char *text, size_t length, char *wait_out)
@@ -32,7 +35,7 @@ static bool copy_wait(const char *text, size_t length, char *wait_out)
 static const struct call_body events_query = {
     .fields =
         {
-            {"after", FIELD_TEXT, offsetof(struct request_call, after),
+            {"after", FIELD_TEXT, offsetof(struct request_call, cursor),
              "after must be a cursor, as next gives it, or end.", .copy = copy_cursor},
             {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
              "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
@@ -50,7 +53,7 @@ enum call_start call_events(struct request *request, const struct call *call)
     if (!call_read_query(request, call, &events_query))
         return START_ANSWERED;
     if (!(asked->found & AFTER))
-        asked->after = FEED_FROM_OLDEST;
+        asked->cursor.position = FEED_FROM_OLDEST;
     if (!(asked->found & LIMIT))
         asked->limit = FEED_LIMIT_MAX;
     return call_events_on(request, call) ? START_TO_CALL_WORKER : START_ANSWERED;

@@ -44,6 +44,7 @@ struct feed_page *feed_page_make(const struct ledger_event_batch *batch, unsigne
     size_t length = 0, size = batch->events * (size_t)USUAL + EVENT_TEXT_MAX;
     struct feed_page *page = allocate(sizeof *page + batch->events * sizeof page->ends[0]);
     page->position = batch->position;
+    page->mark = feed_mark(batch->written_ms, pod);
     page->events = batch->events;
     page->text = allocate(size);
     event_writer_init(&writer, pod, batch->written_ms);

@@ -10,11 +10,19 @@
 enum {
     FEED_TAIL_PAGES = 8192,     /* newest pages in memory */
     FEED_TAIL_BYTES = 16 << 20, /* of their texts */
+    FEED_PODS = 16,             /* more than any pod's number */
 };
+
+/* Tells a batch from another one that a restored ledger, or another pod, has at its position. */
+static inline uint64_t feed_mark(int64_t written_ms, unsigned pod)
+{
+    return (uint64_t)written_ms * FEED_PODS + pod;
+}
 
 /* The events of one batch. */
 struct feed_page {
     uint64_t position; /* of the first one */
+    uint64_t mark;
     uint32_t events;
     char *text;
     uint32_t ends[]; /* where each event ends in the text */

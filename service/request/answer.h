@@ -70,8 +70,8 @@ enum {
     X(WEBHOOKS_FULL, 409, "too_many_webhooks", "Too many webhooks",                                \
       "There are 64 webhooks already.", 0)                                                         \
     X(CURSOR_EXPIRED, 410, "cursor_expired", "Cursor expired",                                     \
-      "The feed has no events behind this cursor: they are no longer kept, or its ledger has "     \
-      "gone back in time. oldest is the cursor of the oldest event.",                              \
+      "The feed has no events behind this cursor: they are no longer kept, its ledger has gone "   \
+      "back in time, or it is of another pod. oldest is the cursor of the oldest event.",          \
       0)                                                                                           \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \

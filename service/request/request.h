@@ -49,6 +49,11 @@ enum call_kind {
 
 enum { CALL_BATCH_MAX = 512 };
 
+/* A reader of the feed is behind the event at `position`, in a batch with this mark. */
+struct feed_cursor {
+    uint64_t position, mark;
+};
+
 /* Where the feed of events begins to read, instead of behind a position. */
 #define FEED_FROM_OLDEST (UINT64_MAX - 1) /* with the oldest event that is kept */
 #define FEED_FROM_END UINT64_MAX          /* with the next event to come */
@@ -173,7 +178,8 @@ struct request_call {
     struct ledger_payment_filter payments; /* of a listing of payments */
     struct ledger_payment_place place;     /* that listing continues behind it */
     struct ledger_filter filter;           /* of a listing */
-    uint64_t after;                        /* the listing continues behind this order or event */
+    uint64_t after;                        /* the listing continues behind this order */
+    struct feed_cursor cursor;             /* of a reader of the feed */
     uint32_t limit;                        /* rows on a page */
     uint32_t wait_s;                       /* that the feed may wait for an event */
     struct webhook_settings *webhook;      /* to be set; malloc'ed, or NULL */

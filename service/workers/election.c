@@ -55,11 +55,6 @@ enum election_result election_hold(struct election *election, bool *lost_out)
     return result == SECLOCK_BUSY ? ELECTION_OTHER : ELECTION_FAILED;
 }
 
-uint64_t election_fence(const struct election *election)
-{
-    return election->held ? seclock_fence(election->held) : 0;
-}
-
 void election_close(struct election *election)
 {
     election_resign(election);

@@ -2,7 +2,8 @@
  * proclaims its name, which `seclock --prefix seckill: status LOCK` shows.
  *
  * A daemon that outlives its lease works beside the next one for a moment, so the task must bear
- * that, or check the fence. */
+ * that. The lock's fence does not guard it: after a Redis that came back empty with an earlier
+ * clock all fences are smaller for a while. */
 #ifndef SECKILL_SERVICE_WORKERS_ELECTION_H
 #define SECKILL_SERVICE_WORKERS_ELECTION_H
 
@@ -39,9 +40,6 @@ enum election_result election_hold(struct election *election, bool *lost_out);
 
 /* True while this daemon is elected, as far as it can know without asking. */
 bool election_held(const struct election *election);
-
-/* The fence of the lock that is held: greater than that of any daemon elected before. */
-uint64_t election_fence(const struct election *election);
 
 /* Gives the lock back, so that another daemon need not wait for the lease. */
 void election_resign(struct election *election);

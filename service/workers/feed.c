@@ -10,12 +10,16 @@
  *
  * why_a_crowd: a client that has gone away cannot be told from one that only reads. Clients that
  * come and go would fill all places, so of a crowd those that have waited longest are answered
- * without an event.
+ * without an event. A reader comes back at once, so each is held for a while first.
  *
  * why_confirmed: InnoDB shows what was published before it is on the disk, and a server that dies
  * in between forgets it. So `next`, up to which readers are told, moves on only after a commit of
  * our own on the connection that has read so far (ledger_confirm). A position that was told once
- * never gets another event. */
+ * never gets another event.
+ *
+ * why_a_mark: a restored ledger gives positions again, to other events. So a cursor has, behind its
+ * position, the mark of the batch with that event, and a feed that has another batch there does not
+ * know the cursor. */
 #include "service/workers/workers.h"
 
 #include <assert.h>
@@ -36,6 +40,7 @@ enum {
     IDLE_MS = 1000,             /* longest wait for a request; stopping the queue ends it at once */
     GAP_MAX = 20000,            /* events that nobody followed: the tail begins anew behind them */
     CROWD = 128,                /* see why_a_crowd */
+    HELD_MS = 1000,             /* of a crowd, at least */
     PLACES_MAX = 257,           /* requests here: more than the queue has places for */
     PAGES_MAX = FEED_LIMIT_MAX, /* of one answer */
 };
@@ -46,8 +51,10 @@ struct feed {
     struct request *requests[PLACES_MAX]; /* taken; they wait for events */
     size_t count;
     struct feed_tail tail;
-    uint64_t oldest, next; /* the feed's ends, as far as they may be told; 0: not known */
-    int64_t looked_ns;     /* when the last look for them began */
+    /* The feed's ends, as far as they may be told (0: not known), and the batches before them. */
+    uint64_t oldest, next, oldest_mark, next_mark;
+    uint64_t connection;               /* on which they were read */
+    int64_t looked_ns;                 /* when the last look for them began */
     struct feed_page *read[PAGES_MAX]; /* by the present reading of the ledger */
     size_t read_count;
 };
@@ -96,25 +103,31 @@ static bool follow(struct feed *feed, uint64_t from, uint64_t end)
     return from >= end;
 }
 
-/* Reads how far the feed goes, and its new pages. A feed that ends earlier than before is another
- * one: its ledger has gone back in time. */
+/* Reads how far the feed goes, and its new pages. A feed that ends earlier than before, or there
+ * with another batch, is another one: its ledger has gone back in time. On another connection that
+ * may not show. */
 static bool look(struct feed *feed)
 {
     struct ledger_event_bounds bounds;
     struct ledger *ledger = feed->base.ledger;
     if (ledger_events_bounds(ledger, &bounds) != LEDGER_OK)
         return false;
-    uint64_t connection = ledger_connection(ledger);
+    unsigned pod = feed->base.service->config.pod;
+    uint64_t connection = ledger_connection(ledger), mark = feed_mark(bounds.last_ms, pod);
     feed->oldest = bounds.oldest;
-    if (bounds.next == feed->next)
+    feed->oldest_mark = feed_mark(bounds.before_ms, pod);
+    bool same = connection == feed->connection;
+    if (same && bounds.next == feed->next && mark == feed->next_mark)
         return true;
-    if (bounds.next < feed->next || feed->next == 0 || bounds.next - feed->next > GAP_MAX)
+    if (!same || bounds.next <= feed->next || bounds.next - feed->next > GAP_MAX || !feed->next)
         feed_tail_clear(&feed->tail);
     else if (!follow(feed, feed->next, bounds.next))
         return false;
     if (ledger_confirm(ledger, connection) != LEDGER_OK) /* why_confirmed */
         return false;
+    feed->connection = connection;
     feed->next = bounds.next;
+    feed->next_mark = mark;
     return true;
 }
 
@@ -153,9 +166,9 @@ static size_t find_pages(struct feed *feed, uint64_t position, uint32_t limit,
 static void answer_events(struct request *request, const struct feed_page *const *pages,
                           size_t count, uint64_t position, uint64_t end)
 {
-    enum { FRAME_MAX = 64 }; /* everything except the events */
+    enum { FRAME_MAX = 80 }; /* everything except the events */
     size_t bytes = FRAME_MAX;
-    uint64_t from = position;
+    uint64_t from = position, mark = request->call.cursor.mark;
     for (size_t i = 0; i < count && from < end; i++) {
         uint32_t taken = 0;
         bytes += feed_page_bytes(pages[i], from, (uint32_t)(end - from), &taken);
@@ -169,10 +182,12 @@ static void answer_events(struct request *request, const struct feed_page *const
     for (size_t i = 0; i < count && next < end; i++) {
         at = feed_page_put(at, pages[i], next, (uint32_t)(end - next));
         next = pages[i]->position + pages[i]->events;
+        mark = pages[i]->mark;
     }
     if (at > first)
         at--; /* the last comma */
     at = decimal_put(stpcpy(at, "],\"next\":\""), from - 1);
+    at = decimal_put(stpcpy(at, "."), mark);
     at = stpcpy(at, "\"}\n");
     assert((size_t)(at - text) <= bytes);
     answer_text(&request->answer, 200, "application/json", text, (size_t)(at - text));
@@ -180,15 +195,15 @@ static void answer_events(struct request *request, const struct feed_page *const
 
 static void answer_expired(const struct feed *feed, struct request *request)
 {
-    answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu\"",
-                   (unsigned long long)feed->oldest - 1);
+    answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu.%llu\"",
+                   (unsigned long long)feed->oldest - 1, (unsigned long long)feed->oldest_mark);
 }
 
 /* Answers a request behind whose cursor there are events, or none can be. */
 static void serve(struct feed *feed, struct request *request)
 {
     const struct feed_page *pages[PAGES_MAX];
-    uint64_t position = request->call.after + 1;
+    uint64_t position = request->call.cursor.position + 1;
     uint64_t limit_end = position + request->call.limit;
     uint64_t end = limit_end < feed->next ? limit_end : feed->next;
     if (answers_bytes() > ANSWERS_SHOP_MAX) {
@@ -205,10 +220,27 @@ static void serve(struct feed *feed, struct request *request)
     free_pages(feed);
 }
 
+/* True when the cursor is not of this feed, or older than what it keeps. A mark without a time is
+ * not known. */
+static bool is_foreign(struct feed *feed, const struct feed_cursor *cursor)
+{
+    const struct feed_page *pages[PAGES_MAX];
+    uint64_t mark = 0, next = cursor->position + 1;
+    if (next < feed->oldest || next > feed->next)
+        return true;
+    if (next == feed->oldest || next == feed->next)
+        mark = next == feed->oldest ? feed->oldest_mark : feed->next_mark;
+    else if (find_pages(feed, cursor->position, 1, pages) > 0)
+        mark = pages[0]->mark;
+    free_pages(feed);
+    return mark >= FEED_PODS && mark != cursor->mark;
+}
+
 static bool is_over(const struct feed *feed, const struct request *request, int64_t now_ns,
                     bool crowded)
 {
     int64_t until_ns = request->arrived_ns + request->call.wait_s * CLOCK_NS_PER_S;
+    crowded = crowded && now_ns - request->arrived_ns >= HELD_MS * CLOCK_NS_PER_MS;
     return crowded || now_ns >= until_ns ||
            atomic_load(&feed->base.service->phase) != SERVICE_SERVES || queue_stopped(feed->queue);
 }
@@ -216,10 +248,10 @@ static bool is_over(const struct feed *feed, const struct request *request, int6
 /* True when the request is answered, or nobody waits for it any more.
  *
  * why_a_fresh_look: another daemon may have told a reader of events that were published since this
- * one looked. So a cursor counts as one of another feed only by a look that began later. */
+ * one looked. So a cursor counts as foreign only by a look that began later. */
 static bool try_answer(struct feed *feed, struct request *request, int64_t now_ns, bool crowded)
 {
-    struct request_call *asked = &request->call;
+    struct feed_cursor *cursor = &request->call.cursor;
     if (atomic_load(&request->state) != REQUEST_TAKEN)
         return true;
     bool over = is_over(feed, request, now_ns, crowded);
@@ -228,19 +260,19 @@ static bool try_answer(struct feed *feed, struct request *request, int64_t now_n
             answer_problem(&request->answer, PROBLEM_LEDGER_UNAVAILABLE);
         return over;
     }
-    if (asked->after == FEED_FROM_OLDEST)
-        asked->after = feed->oldest - 1;
-    else if (asked->after == FEED_FROM_END)
-        asked->after = feed->next - 1;
-    bool ahead = asked->after >= feed->next;
-    if (ahead && feed->looked_ns <= request->arrived_ns)
+    if (cursor->position == FEED_FROM_OLDEST)
+        *cursor = (struct feed_cursor){feed->oldest - 1, feed->oldest_mark};
+    else if (cursor->position == FEED_FROM_END)
+        *cursor = (struct feed_cursor){feed->next - 1, feed->next_mark};
+    bool foreign = is_foreign(feed, cursor);
+    if (foreign && feed->looked_ns <= request->arrived_ns)
         return false;
-    if (ahead || asked->after + 1 < feed->oldest) {
+    if (foreign) {
         answer_expired(feed, request);
-    } else if (asked->after + 1 < feed->next) {
+    } else if (cursor->position + 1 < feed->next) {
         serve(feed, request);
     } else if (over) {
-        answer_events(request, NULL, 0, asked->after + 1, asked->after + 1);
+        answer_events(request, NULL, 0, cursor->position + 1, cursor->position + 1);
     } else {
         return false;
     }

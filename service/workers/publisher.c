@@ -4,9 +4,10 @@
  *   batches without a position, by their ids ─► positions from `next` on ┐
  *   sales that differ from what was published ─► events of sales         ┴─► one transaction
  *
- * why_a_fence: a publisher that outlives its lease works beside the next one for a moment. The
- * ledger refuses what either has prepared for positions that are given away by now, and everything
- * from a smaller fence than the last. So no position has two events.
+ * why_no_fence: a publisher that outlives its lease works beside the next one for a moment. The
+ * ledger refuses what either has prepared for positions that are given away by now, so no position
+ * has two events. The lock's fence would add nothing, and after a Redis that came back empty with
+ * an earlier clock it would refuse every publisher.
  *
  * why_sales_are_walked: whether a sale is sold out is the sum over its segments, which no
  * transaction of an order knows. So the publisher walks through all sales, a page in each turn, and
@@ -72,7 +73,7 @@ static bool compare(struct publisher *publisher, const struct ledger_sale *sale,
                     struct ledger_event_sale *told)
 {
     bool sold_out = sale->sold >= sale->total;
-    bool changed = told->round != sale->round || told->settings_version != sale->settings.version;
+    bool changed = told->round != sale->round || told->settings_version < sale->settings.version;
     bool turned = told->sold_out != sold_out;
     if (changed)
         add_event(publisher, LEDGER_EVENT_SALE_CHANGED, sale, sale->sku);
@@ -156,26 +157,28 @@ static void count_published(const struct publisher *publisher,
     metrics_add(METRIC_EVENTS_PUBLISHED, events);
 }
 
-/* Publishes what waits. Everything is prepared outside the transaction, whose guards refuse it when
- * another publisher came first. */
+/* Publishes what waits, if this daemon is elected. Everything is prepared outside the transaction,
+ * whose guards refuse it when another publisher came first. */
 static enum ledger_result publish(struct publisher *publisher)
 {
     struct ledger_event_bounds bounds;
     struct ledger *ledger = publisher->base.ledger;
     publisher->batch_count = 0;
     enum ledger_result result = ledger_events_bounds(ledger, &bounds);
-    if (result == LEDGER_OK)
-        result = ledger_events_pending(ledger, note_batch, publisher);
-    if (result == LEDGER_OK)
-        result = walk(publisher);
     if (result != LEDGER_OK)
         return result;
     int64_t waits_ms = bounds.waiting_ms == 0 ? 0 : bounds.now_ms - bounds.waiting_ms;
     atomic_store(&publisher->base.service->events_waiting_ms, waits_ms > 0 ? waits_ms : 0);
+    if (!election_held(&publisher->election))
+        return LEDGER_OK;
+    result = ledger_events_pending(ledger, note_batch, publisher);
+    if (result == LEDGER_OK)
+        result = walk(publisher);
+    if (result != LEDGER_OK)
+        return result;
     if (publisher->batch_count == 0 && publisher->sale_count == 0)
         return LEDGER_OK;
     const struct ledger_placing placing = {
-        .fence = election_fence(&publisher->election),
         .next = bounds.next,
         .batches = publisher->batches,
         .batch_count = publisher->batch_count,
@@ -215,10 +218,14 @@ static bool get_elected(struct publisher *publisher)
                   LOG_QUOTE("another daemon publishes the events"));
     if (result == ELECTION_WON)
         log_event(LOG_INFO, "publisher_elected", NULL);
-    else if (result == ELECTION_FAILED)
+    else if (result == ELECTION_OTHER)
+        atomic_store(&publisher->base.service->events_waiting_ms, 0); /* that daemon tells it */
+    else if (result == ELECTION_FAILED) {
         log_failure(LOG_WARN, "publisher_not_elected", "redis", "error=%s effect=%s",
                     LOG_QUOTE(seclock_error()),
                     LOG_QUOTE("events are published late, unless another daemon does it"));
+        publish(publisher); /* only tells how long events wait */
+    }
     return result == ELECTION_HELD || result == ELECTION_WON;
 }
 
@@ -233,7 +240,10 @@ static bool work(struct publisher *publisher)
            election_held(&publisher->election) && !worker_stopping(&publisher->base.thread));
     if (result == LEDGER_OK)
         result = purge(publisher);
-    if (result != LEDGER_OK && result != LEDGER_NO)
+    if (result == LEDGER_NO)
+        log_event(LOG_WARN, "publisher_refused", "effect=%s",
+                  LOG_QUOTE("another daemon published first; who is elected next goes on"));
+    else if (result != LEDGER_OK)
         faults_log_ledger(publisher->base.ledger, "publisher_failed",
                           "events are published late, unless another daemon does it");
     return result == LEDGER_OK;
@@ -252,8 +262,6 @@ static void run(void *context)
             pause_ms += FAILED_MS;
         }
         atomic_store(&service->publishes, elected);
-        if (!elected)
-            atomic_store(&service->events_waiting_ms, 0); /* another daemon knows */
         worker_sleep_ns(&publisher->base.thread, pause_ms * CLOCK_NS_PER_MS);
     }
     atomic_store(&service->publishes, false);

@@ -101,7 +101,8 @@ void ledger_events_write(struct ledger *ledger, bool on);
 struct ledger_event_bounds {
     uint64_t oldest;    /* position of the oldest event kept, or next */
     uint64_t next;      /* position of the next event to be published */
-    uint64_t fence;     /* of the publisher that has published last */
+    int64_t before_ms;  /* when the batch in front of `oldest` was written; 0: not known */
+    int64_t last_ms;    /* when the batch in front of `next` was written, likewise */
     int64_t now_ms;     /* by the ledger's clock */
     int64_t waiting_ms; /* when the oldest unpublished batch was written; 0: there is none */
 };
@@ -135,8 +136,7 @@ enum ledger_result ledger_event_sales_retired(struct ledger *ledger, size_t max,
 
 /* Everything that one step publishes. */
 struct ledger_placing {
-    uint64_t fence; /* of the publisher's lock */
-    uint64_t next;  /* the feed's next position, as ledger_events_bounds has told it */
+    uint64_t next; /* the feed's next position, as ledger_events_bounds has told it */
     /* Batches to be given positions from `next` on, in this order. */
     const struct ledger_event_batch *batches;
     size_t batch_count;
@@ -147,9 +147,9 @@ struct ledger_placing {
     size_t sale_count;
 };
 
-/* Publishes it, in one transaction. LEDGER_NO: nothing is done, because a publisher with a greater
- * fence has published, the feed's next position is another one, or a batch has a position or
- * another number of events. LEDGER_UNKNOWN: ask for the bounds again. */
+/* Publishes it, one event at least, in one transaction. LEDGER_NO: nothing is done, because the
+ * feed's next position is another one, or a batch has a position or another number of events.
+ * LEDGER_UNKNOWN: ask for the bounds again. */
 enum ledger_result ledger_events_place(struct ledger *ledger, const struct ledger_placing *placing);
 
 /* Deletes up to `batches` of the oldest batches that were written more than `hours` ago.

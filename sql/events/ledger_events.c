@@ -72,23 +72,28 @@ enum ledger_result ledger_events_read(struct ledger *ledger, uint64_t position, 
 
 /* ---- the feed's ends ---- */
 
+#define NOW_MS LEDGER_MS_OF("UTC_TIMESTAMP(3)")
+#define BEFORE_MS LEDGER_MS_OF("before_at")
+#define BATCH_MS                                                                                   \
+    "(SELECT " LEDGER_MS_OF("written_at") " FROM event_batch FORCE INDEX(position)WHERE position"
+
 enum ledger_result ledger_events_bounds(struct ledger *ledger,
                                         struct ledger_event_bounds *bounds_out)
 {
     char **row;
     enum ledger_result result = ledger_read_row(
         ledger, &row,
-        "SELECT oldest,next,fence," LEDGER_MS_OF("UTC_TIMESTAMP(3)") ",(SELECT " LEDGER_MS_OF(
-            "written_at") " FROM event_batch FORCE INDEX(position)WHERE position=0 "
-                          "ORDER BY id LIMIT 1)FROM event_feed WHERE one=1");
+        "SELECT oldest,next," NOW_MS "," BATCH_MS "=0 ORDER BY id LIMIT 1)," BEFORE_MS "," BATCH_MS
+        ">0 ORDER BY position DESC LIMIT 1)FROM event_feed WHERE one=1");
     if (result != LEDGER_OK)
         return LEDGER_FAILED;
     *bounds_out = (struct ledger_event_bounds){
         .oldest = ledger_u64(row[0]),
         .next = ledger_u64(row[1]),
-        .fence = ledger_u64(row[2]),
-        .now_ms = (int64_t)ledger_u64(row[3]),
-        .waiting_ms = (int64_t)ledger_u64(row[4]),
+        .now_ms = (int64_t)ledger_u64(row[2]),
+        .waiting_ms = (int64_t)ledger_u64(row[3]),
+        .before_ms = (int64_t)ledger_u64(row[4]),
+        .last_ms = (int64_t)ledger_u64(row[row[5] ? 5 : 4]),
     };
     return LEDGER_OK;
 }
@@ -199,10 +204,8 @@ static void text_sales(struct sql_text *sql, const struct ledger_placing *placin
 static enum db_result place(struct ledger *ledger, const struct ledger_placing *placing)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_begin(sql,
-              "UPDATE event_feed SET next=next+%ju,fence=%ju "
-              "WHERE one=1 AND next=%ju AND fence<=%ju;",
-              count_events(placing), placing->fence, placing->next, placing->fence);
+    sql_begin(sql, "UPDATE event_feed SET next=next+%ju WHERE one=1 AND next=%ju;",
+              count_events(placing), placing->next);
     text_sales(sql, placing, text_batches(sql, placing));
     enum db_result result = ledger_query(ledger);
     if (result != DB_OK)
@@ -215,7 +218,7 @@ static enum db_result place(struct ledger *ledger, const struct ledger_placing *
 enum ledger_result ledger_events_place(struct ledger *ledger, const struct ledger_placing *placing)
 {
     struct db_run run = {0};
-    assert(placing->batch_count <= LEDGER_EVENTS_BATCHES_MAX);
+    assert(placing->batch_count <= LEDGER_EVENTS_BATCHES_MAX && count_events(placing) > 0);
     while (db_run(ledger->db, &run))
         run.result = place(ledger, placing);
     return ledger_from_db(run.result);
@@ -241,10 +244,12 @@ static enum db_result purge(struct ledger *ledger, unsigned hours, unsigned batc
     uint64_t last = ledger_u64(row[0]), oldest = ledger_u64(row[2]);
     *deleted_out = ledger_u32(row[1]);
     return ledger_do(ledger,
-                     "UPDATE event_feed SET oldest=%ju WHERE one=1 AND oldest<%ju;"
+                     "UPDATE event_feed SET oldest=%ju,before_at="
+                     "(SELECT written_at FROM event_batch WHERE position=%ju LIMIT 1)"
+                     "WHERE one=1 AND oldest<%ju;"
                      "DELETE b FROM event_batch b FORCE INDEX(position)"
                      "WHERE position>0 AND position<=%ju",
-                     oldest, oldest, last);
+                     oldest, last, oldest, last);
 }
 
 enum ledger_result ledger_events_purge(struct ledger *ledger, unsigned hours, unsigned batches,

@@ -96,11 +96,11 @@ static struct ledger_event_bounds bounds(void)
 }
 
 /* Gives positions to what is pending. */
-static enum ledger_result place(uint64_t fence, uint64_t next)
+static enum ledger_result place(uint64_t next)
 {
     pending();
     const struct ledger_placing placing = {
-        .fence = fence, .next = next, .batches = batches, .batch_count = batch_count};
+        .next = next, .batches = batches, .batch_count = batch_count};
     return ledger_events_place(ledger, &placing);
 }
 
@@ -313,7 +313,7 @@ static void test_positions_are_contiguous_and_read_on_from_anywhere(void **state
         sell(id, 1, "u");
     sql_server_do("UPDATE event_batch SET events=3,body=CONCAT(body,'\\na 1 1 u\\na 1 1 u')"
                   "ORDER BY id LIMIT 2");
-    assert_int_equal(place(7, 1), LEDGER_OK);
+    assert_int_equal(place(1), LEDGER_OK);
     assert_int_equal(pending(), 0);
     assert_int_equal(bounds().next, 10);
     assert_int_equal(bounds().oldest, 1);
@@ -324,7 +324,7 @@ static void test_positions_are_contiguous_and_read_on_from_anywhere(void **state
     assert_int_equal(read_from(6, 1), 3);
     assert_int_equal(read_from(10, 100), 1); /* the last one is read again, and passed over */
     sell(6, 1, "u");
-    assert_int_equal(place(7, 10), LEDGER_OK);
+    assert_int_equal(place(10), LEDGER_OK);
     assert_int_equal(read_from(10, 100), 1);
     assert_int_equal(events[0].order_id, 6);
 }
@@ -340,10 +340,10 @@ static void test_transaction_that_commits_late_is_not_passed_over(void **state)
     while (db_run(late, &run)) {
         run.result = db_query(late, text, sizeof text - 1);
         sell(1, 1, "u");
-        assert_int_equal(place(1, 1), LEDGER_OK);
+        assert_int_equal(place(1), LEDGER_OK);
     }
     assert_int_equal(run.result, DB_OK);
-    assert_int_equal(place(1, 2), LEDGER_OK);
+    assert_int_equal(place(2), LEDGER_OK);
     assert_int_equal(read_from(1, 100), 2);
     assert_int_equal(events[0].order_id, 1);
     assert_int_equal(events[1].order_id, 9);
@@ -359,27 +359,25 @@ static void test_batch_with_other_events_than_were_read_is_refused(void **state)
     assert_int_equal(pending(), 1);
     batches[0].events++;
     const struct ledger_placing placing = {
-        .fence = 5, .next = 1, .batches = batches, .batch_count = batch_count};
+        .next = 1, .batches = batches, .batch_count = batch_count};
     assert_int_equal(ledger_events_place(ledger, &placing), LEDGER_NO);
     assert_int_equal(bounds().next, 1);
-    assert_int_equal(place(5, 1), LEDGER_OK);
+    assert_int_equal(place(1), LEDGER_OK);
 }
 
-static void test_older_publisher_and_second_one_of_a_position_are_refused(void **state)
+static void test_second_publisher_of_a_position_is_refused(void **state)
 {
     (void)state;
     sell(1, 1, "u");
-    assert_int_equal(place(5, 1), LEDGER_OK);
+    assert_int_equal(place(1), LEDGER_OK);
     sell(2, 1, "u");
-    assert_int_equal(place(4, 2), LEDGER_NO);
-    assert_int_equal(place(5, 1), LEDGER_NO);
+    assert_int_equal(place(1), LEDGER_NO);
     assert_int_equal(pending(), 1);
     assert_int_equal(bounds().next, 2);
     assert_true(bounds().waiting_ms > 0);
-    assert_int_equal(place(6, 2), LEDGER_OK);
+    assert_int_equal(place(2), LEDGER_OK);
     assert_int_equal(bounds().waiting_ms, 0);
-    const struct ledger_placing again = {
-        .fence = 6, .next = 3, .batches = batches, .batch_count = batch_count};
+    const struct ledger_placing again = {.next = 3, .batches = batches, .batch_count = batch_count};
     assert_int_equal(batch_count, 1);
     assert_int_equal(ledger_events_place(ledger, &again), LEDGER_NO); /* it has a position */
     assert_int_equal(bounds().next, 3);
@@ -403,12 +401,8 @@ static void test_what_was_published_of_a_sale_is_noted_with_it(void **state)
                                        .paused = true};
     const struct ledger_event_sale sale = {
         .sku = "s", .round = 1, .settings_version = 3, .sold_out = true};
-    const struct ledger_placing placing = {.fence = 1,
-                                           .next = 1,
-                                           .sale_events = &event,
-                                           .sale_event_count = 1,
-                                           .sales = &sale,
-                                           .sale_count = 1};
+    const struct ledger_placing placing = {
+        .next = 1, .sale_events = &event, .sale_event_count = 1, .sales = &sale, .sale_count = 1};
     assert_int_equal(ledger_events_place(ledger, &placing), LEDGER_OK);
     assert_int_equal(ledger_event_sales(ledger, sales, 1), LEDGER_OK);
     assert_int_equal(sales[0].round, 1);
@@ -429,6 +423,26 @@ static void test_what_was_published_of_a_sale_is_noted_with_it(void **state)
     assert_int_equal(sales[0].round, 0);
 }
 
+static void test_version_in_which_nothing_is_new_counts_as_published(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    struct ledger_event_sale told = {.sku = "s"};
+    sql_server_do("UPDATE sale SET settings_version=4;UPDATE stock_segment SET settings_version=4;"
+                  "INSERT INTO event_sale(sku,round,settings_version,sold_out)VALUES('s',1,4,0)");
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    assert_int_equal(ledger_settings_change(ledger, "s", &sale.settings, false), LEDGER_OK);
+    assert_int_equal(sale.settings.version, 5);
+    assert_int_equal(ledger_event_sales(ledger, &told, 1), LEDGER_OK);
+    assert_int_equal(told.settings_version, 5);
+    sale.settings.paused = true;
+    assert_int_equal(ledger_settings_change(ledger, "s", &sale.settings, false), LEDGER_OK);
+    assert_int_equal(ledger_settings_change(ledger, "s", &sale.settings, false), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT settings_version FROM sale"), 7);
+    assert_int_equal(ledger_event_sales(ledger, &told, 1), LEDGER_OK);
+    assert_int_equal(told.settings_version, 5); /* the pause is not published yet */
+}
+
 /* ---- retention ---- */
 
 static void test_old_batches_are_deleted_and_the_feed_begins_later(void **state)
@@ -441,7 +455,7 @@ static void test_old_batches_are_deleted_and_the_feed_begins_later(void **state)
                   "ORDER BY id LIMIT 3");
     assert_int_equal(ledger_events_purge(ledger, 1, 10, &deleted), LEDGER_OK);
     assert_int_equal(deleted, 0); /* they have not been published */
-    assert_int_equal(place(1, 1), LEDGER_OK);
+    assert_int_equal(place(1), LEDGER_OK);
     assert_int_equal(ledger_events_purge(ledger, 1, 2, &deleted), LEDGER_OK);
     assert_int_equal(deleted, 2);
     assert_int_equal(ledger_events_purge(ledger, 1, 2, &deleted), LEDGER_OK);
@@ -451,6 +465,28 @@ static void test_old_batches_are_deleted_and_the_feed_begins_later(void **state)
     assert_int_equal(bounds().oldest, 4);
     assert_int_equal(read_from(1, 100), 2);
     assert_int_equal(batches[0].position, 4);
+}
+
+/* Cursors are compared with the batches in front of the feed's ends, of which one is deleted. */
+static void test_bounds_tell_when_the_batches_before_them_were_written(void **state)
+{
+    (void)state;
+    uint32_t deleted = 0;
+    assert_true(bounds().before_ms == 0 && bounds().last_ms == 0);
+    for (uint64_t id = 1; id <= 3; id++)
+        sell(id, 1, "u");
+    sql_server_do("UPDATE event_batch SET written_at=UTC_TIMESTAMP(3)-INTERVAL 3 HOUR "
+                  "ORDER BY id LIMIT 2");
+    assert_int_equal(place(1), LEDGER_OK);
+    read_from(1, 100);
+    int64_t second_ms = batches[1].written_ms, third_ms = batches[2].written_ms;
+    assert_true(bounds().before_ms == 0 && bounds().last_ms == third_ms);
+    assert_int_equal(ledger_events_purge(ledger, 1, 10, &deleted), LEDGER_OK);
+    assert_true(bounds().before_ms == second_ms && bounds().last_ms == third_ms);
+    sql_server_do("UPDATE event_batch SET written_at=written_at-INTERVAL 3 HOUR");
+    assert_int_equal(ledger_events_purge(ledger, 1, 10, &deleted), LEDGER_OK);
+    int64_t last_ms = third_ms - 3 * 3600 * 1000;
+    assert_true(bounds().before_ms == last_ms && bounds().last_ms == last_ms);
 }
 
 /* ---- lines ---- */
@@ -494,7 +530,7 @@ static void test_batch_of_an_impossible_size_is_left_out(void **state)
     static const uint32_t bad[] = {0, LEDGER_EVENTS_MAX + 1, UINT32_MAX};
     for (uint64_t id = 1; id <= 2; id++)
         sell(id, 1, "u");
-    assert_int_equal(place(7, 1), LEDGER_OK);
+    assert_int_equal(place(1), LEDGER_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sql_server_do("UPDATE event_batch SET events=%u WHERE position=1", bad[i]);
         ledger_fault(ledger)->damaged = false;
@@ -529,9 +565,11 @@ int main(void)
         TEST(test_positions_are_contiguous_and_read_on_from_anywhere),
         TEST(test_transaction_that_commits_late_is_not_passed_over),
         TEST(test_batch_with_other_events_than_were_read_is_refused),
-        TEST(test_older_publisher_and_second_one_of_a_position_are_refused),
+        TEST(test_second_publisher_of_a_position_is_refused),
         TEST(test_what_was_published_of_a_sale_is_noted_with_it),
+        TEST(test_version_in_which_nothing_is_new_counts_as_published),
         TEST(test_old_batches_are_deleted_and_the_feed_begins_later),
+        TEST(test_bounds_tell_when_the_batches_before_them_were_written),
         TEST(test_line_that_makes_no_sense_ends_its_batch),
         TEST(test_batch_of_an_impossible_size_is_left_out),
         TEST(test_each_type_has_a_name_of_its_own),

@@ -245,7 +245,8 @@ static enum db_result close_sale(struct ledger *ledger, const char *sku)
 }
 
 /* Updates the sale's row first, so that two changes of one sale wait for each other there. The
- * segments of a sale that is still being counted are closed already. */
+ * segments of a sale that is still being counted are closed already. A version in which nothing is
+ * new, as at the end of a sale, counts as published: it is no event. */
 static enum db_result change(struct ledger *ledger, const char *sku,
                              const struct ledger_settings *settings, bool begins_count,
                              bool counting)
@@ -253,19 +254,24 @@ static enum db_result change(struct ledger *ledger, const char *sku,
     uint32_t version = settings->version;
     sql_begin(&ledger->sql, "UPDATE sale SET ");
     ledger_settings_text(&ledger->sql, settings);
-    sql_printf(&ledger->sql, "settings_version=%u WHERE settings_version=%u AND sku=%s",
-               version + 1, version, sku);
+    sql_printf(&ledger->sql,
+               "total=total WHERE settings_version=%u AND sku=%s;"
+               "UPDATE sale SET settings_version=%u WHERE settings_version=%u AND sku=%s",
+               version, sku, version + 1, version, sku);
     enum db_result result = ledger_query(ledger);
-    if (result == DB_OK && db_affected(ledger->db, 0) != 1) /* another change came first */
+    bool same = result == DB_OK && db_affected(ledger->db, 0) == 0;
+    if (result == DB_OK && db_affected(ledger->db, 1) != 1) /* another change came first */
         result = DB_NO;
     if (result != DB_OK || (counting && !begins_count))
         return result;
     if (begins_count)
         return close_sale(ledger, sku);
-    return ledger_do(ledger,
-                     "UPDATE stock_segment SET settings_version=%u WHERE sku=%s;"
-                     "DELETE FROM quota_count WHERE sku=%s",
-                     version + 1, sku, sku);
+    return ledger_do(
+        ledger,
+        "UPDATE stock_segment SET settings_version=%u WHERE sku=%s;"
+        "DELETE FROM quota_count WHERE sku=%s;UPDATE event_sale SET settings_version=%u "
+        "WHERE settings_version=%u AND sku=%s AND %d",
+        version + 1, sku, sku, version + 1, version, sku, same);
 }
 
 enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,

@@ -4,6 +4,7 @@ import json
 from zlib import crc32
 
 from chaos.clients import Client
+from harness.feed import position_of
 
 WAIT_S = 2
 PAGE = 1000
@@ -17,11 +18,12 @@ def sum_of(event):
 
 
 class Reader(Client):
-    """Reads on, at any daemon, and keeps a checksum of each event by its position."""
+    """Reads on, at any daemon, and keeps a checksum of each event by its position. A cursor that
+    one daemon gave is good at each."""
 
     def __init__(self, cluster, record, seed):
         super().__init__(cluster, record, f"reader {seed}")
-        self.sums, self.faults = [], []
+        self.sums, self.faults, self.cursor = [], [], "0"
 
     def read(self, daemon, after, wait_s=0):
         """(events, next); None when the daemon does not answer, or not now."""
@@ -29,7 +31,7 @@ class Reader(Client):
             daemon, "GET", f"/events?after={after}&limit={PAGE}&wait_s={wait_s}")
         self.record.add_other("events", answer)
         if answer == "200":
-            return content["events"], int(content["next"])
+            return content["events"], content["next"]
         if answer and answer[0] != "5":
             self.faults.append(f"a reader at {after} was answered {answer}")
         return None
@@ -37,7 +39,7 @@ class Reader(Client):
     def run(self, stop):
         try:
             while not stop.is_set():
-                page = self.read(self.random.randrange(len(self.cluster.daemons)), len(self.sums),
+                page = self.read(self.random.randrange(len(self.cluster.daemons)), self.cursor,
                                  WAIT_S)
                 if page is None:
                     stop.wait(0.2)
@@ -52,12 +54,13 @@ class Reader(Client):
                 self.faults.append(f"position {event['id']} was told behind {len(self.sums)}")
                 return
             self.sums.append(sum_of(event))
-        if after != len(self.sums):
+        self.cursor = after
+        if position_of(after) != len(self.sums):
             self.faults.append(f"next is {after} behind position {len(self.sums)}")
 
     def replay(self):
         """All events from the first one on; None in place of those that no daemon gives."""
-        after = tries = 0
+        after, tries = "0", 0
         while tries < 100:
             page = self.read(tries % len(self.cluster.daemons), after)
             tries = tries + 1 if page is None else 0

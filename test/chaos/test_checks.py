@@ -478,8 +478,8 @@ def test_feed_that_differs_from_the_ledger_is_noticed(events, orders, due):
 
 def test_reader_notices_a_position_that_it_was_told_out_of_turn():
     reader = Reader(None, Record(), 1)
-    reader.take([event(1, "order.accepted", 1)], 1)
+    reader.take([event(1, "order.accepted", 1)], "1.7")
     assert not reader.faults
-    reader.take([event(3, "order.paid", 2)], 3)
-    reader.take([], 4)
+    reader.take([event(3, "order.paid", 2)], "3.7")
+    reader.take([], "4.7")
     assert len(reader.faults) == 2

@@ -187,7 +187,7 @@ async function told() {
 
 // Until the end of the sale the feed has each order as accepted, once, and what was to be paid back.
 async function follow() {
-  refused(await shop.GET("/events", { params: { query: { after: "9999" } } }), 410, "cursor_expired");
+  refused(await shop.GET("/events", { params: { query: { after: "9999.1" } } }), 410, "cursor_expired");
   const buyers: string[] = [], due: string[] = [];
   let after: string | undefined, retired = false;
   while (!retired) {

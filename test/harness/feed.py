@@ -7,6 +7,11 @@ import threading
 from harness.processes import HarnessError, wait_until
 
 
+def position_of(cursor):
+    """The position in a cursor, whose first part it is: nothing but a test may know that."""
+    return int(cursor.split(".")[0])
+
+
 class Feed:
     """Reads on from a cursor; keeps all events."""
 
@@ -24,24 +29,26 @@ class Feed:
         if response.status != 200:
             raise HarnessError(f"GET /events was answered {response.answer}")
         page = response.json()
+        position = None if self.cursor == "end" else position_of(self.cursor)
         for event in page["events"]:
-            self.take(event)
+            position = self.take(event, position)
         self.cursor = page["next"]
         return page["events"]
 
-    def take(self, event):
+    def take(self, event, last_position):
+        """Returns the event's position."""
         position = int(event["id"])
-        if self.cursor != "end" and position != int(self.cursor) + 1:
-            raise HarnessError(f"position {position} comes behind {self.cursor}")
-        self.cursor = event["id"]
+        if last_position is not None and position != last_position + 1:
+            raise HarnessError(f"position {position} comes behind {last_position}")
         self.events.append(event)
         if "version" not in event:
-            return
+            return position
         last = self.versions.get(event["subject"], 0)
         if event["version"] != last + 1:
             raise HarnessError(f"version {event['version']} of order {event['subject']} comes "
                                f"behind {last}")
         self.versions[event["subject"]] = event["version"]
+        return position
 
     def read_all(self):
         """Reads until there are no more for now."""

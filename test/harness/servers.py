@@ -81,14 +81,19 @@ class Server:
 
 
 class RedisServer(Server):
-    def __init__(self, directory):
+    """With a `clock`, its time of day may be shifted."""
+
+    def __init__(self, directory, clock=None):
         super().__init__(directory)
+        shifts = clock.environment().items() if clock else ()
+        self.before = ["env", *(f"{name}={value}" for name, value in shifts)] if clock else []
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = Redis(self.url)
 
     def argv(self):
-        return ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory,
-                "--appendonly", "yes", "--maxmemory-policy", "noeviction", "--save", ""]
+        return [*self.before, "redis-server", "--port", self.port, "--bind", "127.0.0.1",
+                "--dir", self.directory, "--appendonly", "yes", "--maxmemory-policy", "noeviction",
+                "--save", ""]
 
     def forget(self):
         """Deletes what Redis wrote to disk: the next start comes back empty."""

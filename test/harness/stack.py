@@ -46,7 +46,10 @@ class Stack:
 
 
 class PrivateStack:
-    """Context manager: servers of one test, which may kill them."""
+    """Context manager: servers of one test, which may kill them. `clock` is for Redis."""
+
+    def __init__(self, clock=None):
+        self.clock = clock
 
     def __enter__(self):
         self.directory = server_folder()
@@ -55,7 +58,8 @@ class PrivateStack:
             for kind, name in ((RedisServer, "redis"), (MariaServer, "maria")):
                 path = Path(self.directory, name)
                 path.mkdir()
-                self.servers.append(kind(path))
+                self.servers.append(RedisServer(path, self.clock) if kind is RedisServer
+                                    else kind(path))
                 self.servers[-1].start(wait=False)
             for server in self.servers:
                 server.wait_answers()

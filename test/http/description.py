@@ -30,6 +30,8 @@ def alike(told, got, path=()):
                 and all(alike(*pair, path) for pair in zip(told, got)))
     if path[-1] == "daemon":  # the machine's name is in it
         return type(told) is type(got)
+    if path[-1] == "next" and "." in told:  # a cursor: behind the dot it has a time
+        return told.split(".")[0] == got.split(".")[0]
     if path[-1] == "secret":
         return re.fullmatch("whsec_[A-Za-z0-9+/]{43}=", got)
     if path[-1] == "request_id":

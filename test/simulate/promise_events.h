@@ -19,6 +19,9 @@ void promise_event(uint64_t position, const struct ledger_event *event);
  * position of the last one that it tells. */
 uint64_t promise_feed(uint64_t after, const char *text, size_t length);
 
+/* The mark of a cursor at this position, as it is on the disk; 0: there is no event. */
+uint64_t promise_feed_mark(uint64_t position);
+
 /* True when all events are published, and a reader was told of each; with `sales`, the publisher
  * has also seen how each sale is now. */
 bool promise_events_told(bool sales);

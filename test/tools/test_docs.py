@@ -158,7 +158,7 @@ def test_stream_has_each_event_once_in_its_place(daemon):
         return spawn([sys.executable, EXAMPLES / "events_to_redis.py", "shop:events"], env=env)
 
     def stream():
-        return [(entry_id.decode(), json.loads(event)) for entry_id, (_, event) in
+        return [(entry_id.decode(), json.loads(fields[1])) for entry_id, fields in
                 daemon.stack.redis("XRANGE", "shop:events", "-", "+")]
     steady, killed = copy(), copy()
     try:

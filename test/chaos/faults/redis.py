@@ -37,6 +37,23 @@ def redis_lose_everything(cluster, down):
     cluster.redis_server.start()
 
 
+@kind("redis", step=one_of(2, 60, 3600), down=one_of(None, 0, 0.5))
+def redis_clock_back(cluster, step, down):
+    """It is emptied, and comes back with its clock further behind: its fences are smaller than the
+    ledger's. `down`: seconds of a restart; None: it runs on."""
+    clock = cluster.redis_server.clock
+    clock.behind_s += step
+    if down is not None:
+        cluster.redis_server.kill()
+        cluster.redis_server.forget()
+        time.sleep(down)
+    clock.set(wall_s=-clock.behind_s)
+    if down is None:
+        cluster.redis("FLUSHALL")
+    else:
+        cluster.redis_server.start()
+
+
 @kind("redis", down=seconds(0, 0.5))
 def redis_restart(cluster, down):
     cluster.redis_server.signal(signal.SIGTERM)

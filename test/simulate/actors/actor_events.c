@@ -23,13 +23,11 @@ enum {
 };
 
 static struct {
-    uint64_t fence;  /* of the publisher that was elected last */
     uint64_t cursor; /* position of the next event that the reader wants; its shop keeps it */
 } feed;
 
 void actor_events_begin(void)
 {
-    feed.fence = 0;
     feed.cursor = 1;
 }
 
@@ -44,7 +42,6 @@ static struct ledger *open_ledger(void)
 struct publisher {
     struct ledger *ledger;
     struct chance chance;
-    uint64_t fence; /* 0: it is not elected */
     struct ledger_event_batch batches[LEDGER_EVENTS_BATCHES_MAX];
     size_t count;
 };
@@ -69,10 +66,8 @@ static enum ledger_result publish(struct publisher *publisher)
     size_t count = publisher->count;
     if (chance_below(&publisher->chance, 4) == 0)
         count = 1 + chance_below(&publisher->chance, (uint32_t)count);
-    const struct ledger_placing placing = {.fence = publisher->fence,
-                                           .next = bounds.next,
-                                           .batches = publisher->batches,
-                                           .batch_count = count};
+    const struct ledger_placing placing = {
+        .next = bounds.next, .batches = publisher->batches, .batch_count = count};
     return ledger_events_place(ledger, &placing);
 }
 
@@ -92,16 +87,12 @@ static void rest(struct chance *chance, bool idle)
     clock_sleep_ns((int64_t)chance_below(chance, PAUSE_US_MAX) * 1000);
 }
 
-/* Any publisher may be elected while another one still works, as if that had lost its lease. */
+/* Two of them work at a time, as if one had lost its lease. */
 void actor_publisher(void *argument)
 {
     struct publisher *publisher = open_publisher(700 + (uint64_t)(intptr_t)argument * 1000);
     while (!world.ending) {
-        if (publisher->fence == 0 || chance_below(&publisher->chance, 8) == 0)
-            publisher->fence = ++feed.fence;
         enum ledger_result result = publish(publisher);
-        if (result != LEDGER_OK)
-            publisher->fence = 0;
         rest(&publisher->chance, result == LEDGER_OK && publisher->count == 0);
     }
     free(publisher);
@@ -210,7 +201,6 @@ void actor_events_closing(void *argument)
     struct publisher *publisher = open_publisher(800);
     struct reader *reader = open_reader(850);
     int tries = 0;
-    publisher->fence = UINT64_MAX;
     for (; tries < TRIES_MAX && !promise_events_told(!argument) && !promise_broken(); tries++) {
         if (argument)
             publish(publisher);

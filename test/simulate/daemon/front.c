@@ -14,6 +14,7 @@
 #include "test/simulate/daemon/daemon.h"
 #include "test/simulate/machine/loop.h"
 #include "test/simulate/promise.h"
+#include "test/simulate/promise_events.h"
 #include "test/simulate/promise_request.h"
 #include "test/simulate/servers/seam_thread.h"
 #include "test/simulate/story.h"
@@ -174,8 +175,9 @@ static enum call_start handle_change(struct request *request, const struct asked
 static enum call_start handle_events(struct request *request, const struct asked *asked,
                                      struct call call)
 {
-    char after[24], limit[24], wait_s[24];
-    snprintf(after, sizeof after, "%llu", (unsigned long long)asked->after);
+    char after[48], limit[24], wait_s[24];
+    snprintf(after, sizeof after, "%llu.%llu", (unsigned long long)asked->after,
+             (unsigned long long)promise_feed_mark(asked->after));
     snprintf(limit, sizeof limit, "%u", asked->limit);
     snprintf(wait_s, sizeof wait_s, "%u", asked->wait_s);
     call.parameters[0] = (struct call_parameter){"after", after};

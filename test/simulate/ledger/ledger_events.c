@@ -168,14 +168,15 @@ static enum db_result read_bounds(struct ledger *ledger, void *context)
     struct ledger_event_bounds *bounds = context;
     const struct feed_row *feed = &row_seen(row_find(TABLE_FEED, &the_feed), ledger->txn)->feed;
     const struct row *row;
-    *bounds = (struct ledger_event_bounds){.oldest = feed->oldest,
-                                           .next = feed->next,
-                                           .fence = feed->fence,
-                                           .now_ms = ledger_server_ms()};
-    for (size_t i = 0; (row = table_row(TABLE_EVENT, i)) && bounds->waiting_ms == 0; i++) {
+    *bounds = (struct ledger_event_bounds){
+        .oldest = feed->oldest, .next = feed->next, .now_ms = ledger_server_ms()};
+    for (size_t i = 0; (row = table_row(TABLE_EVENT, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
-        if (seen->there && seen->event.position == 0)
-            bounds->waiting_ms = seen->event.written_ms;
+        const struct event_row *event = &seen->event;
+        if (seen->there && event->position == 0 && bounds->waiting_ms == 0)
+            bounds->waiting_ms = event->written_ms;
+        if (seen->there && event->position > 0 && event->position + event->events == feed->next)
+            bounds->last_ms = event->written_ms;
     }
     return DB_OK;
 }
@@ -256,15 +257,12 @@ static enum db_result move_feed(struct ledger *ledger, const struct ledger_placi
     struct row *row = row_find(TABLE_FEED, &the_feed);
     enum db_result result = session_lock(ledger, row);
     const struct feed_row *feed = &row->now.feed;
-    if (result != DB_OK || feed->next != placing->next || feed->fence > placing->fence)
+    if (result != DB_OK || feed->next != placing->next)
         return result == DB_OK ? DB_NO : result;
     struct feed_row change = {.next = feed->next + placing->sale_event_count,
-                              .oldest = feed->oldest,
-                              .fence = placing->fence};
+                              .oldest = feed->oldest};
     for (size_t i = 0; i < placing->batch_count; i++)
         change.next += placing->batches[i].events;
-    if (change.next == feed->next && change.fence == feed->fence)
-        return DB_NO; /* the server counts rows that change */
     txn_change(ledger->txn, row)->feed = change;
     return DB_OK;
 }
@@ -290,10 +288,13 @@ static enum db_result note_sale(struct ledger *ledger, const struct ledger_event
     if (result != DB_OK)
         return result;
     struct version *version = txn_change(ledger->txn, row);
+    const struct event_sale_row *before = &version->event_sale;
+    bool same = version->there && before->settings_version == sale->settings_version;
+    uint32_t quiet = same ? before->quiet : 0;
     version->there = true;
     text_copy(version->sku, sale->sku);
     version->event_sale =
-        (struct event_sale_row){sale->round, sale->settings_version, sale->sold_out};
+        (struct event_sale_row){sale->round, sale->settings_version, sale->sold_out, quiet};
     return DB_OK;
 }
 
@@ -332,9 +333,8 @@ static enum db_result place_body(struct ledger *ledger, void *context)
 enum ledger_result ledger_events_place(struct ledger *ledger, const struct ledger_placing *placing)
 {
     enum ledger_result result = session_result(session_run(ledger, place_body, (void *)placing));
-    story("    ledger: %zu batches get positions from %llu on, fence %llu: %s",
-          placing->batch_count, (unsigned long long)placing->next,
-          (unsigned long long)placing->fence,
+    story("    ledger: %zu batches get positions from %llu on: %s", placing->batch_count,
+          (unsigned long long)placing->next,
           result == LEDGER_OK        ? "done"
           : result == LEDGER_NO      ? "refused"
           : result == LEDGER_UNKNOWN ? "unknown"

@@ -241,16 +241,40 @@ static enum db_result open_sale(struct ledger *ledger, const char *sku, uint32_t
     return result;
 }
 
+static bool same_settings(const struct ledger_settings *a, const struct ledger_settings *b)
+{
+    return a->starts_ms == b->starts_ms && a->ends_ms == b->ends_ms &&
+           a->per_user_limit == b->per_user_limit && a->pay_within_s == b->pay_within_s &&
+           a->hold_max_s == b->hold_max_s && a->grace_s == b->grace_s &&
+           a->refund_late == b->refund_late && a->paused == b->paused;
+}
+
+/* A version in which nothing is new counts as published. */
+static enum db_result pass_over(struct ledger *ledger, const char *sku, uint32_t version)
+{
+    struct row *row = row_find(TABLE_EVENT_SALE, &(struct row_key){.sku = sku});
+    enum db_result result = row ? session_lock(ledger, row) : DB_OK;
+    if (result != DB_OK || !row || !row->now.there ||
+        row->now.event_sale.settings_version != version)
+        return result;
+    struct event_sale_row *told = &txn_change(ledger->txn, row)->event_sale;
+    told->settings_version++;
+    told->quiet++;
+    return DB_OK;
+}
+
 static enum db_result change_body(struct ledger *ledger, void *context)
 {
     const struct change *change = context;
     uint32_t version = change->settings->version;
     struct row *row = row_of_sale(change->sku);
+    bool same = false;
     enum db_result result = session_send(ledger, true);
     if (result == DB_OK && row)
         result = session_lock(ledger, row);
     if (result == DB_OK && row && row->now.there && row->now.sale.settings.version == version) {
         struct ledger_settings *settings = &txn_change(ledger->txn, row)->sale.settings;
+        same = same_settings(settings, change->settings);
         *settings = *change->settings;
         settings->version = version + 1;
         settings->counting = false;
@@ -266,6 +290,8 @@ static enum db_result change_body(struct ledger *ledger, void *context)
         return result;
     result = change->begins_count ? close_sale(ledger, change->sku, row->now.sale.round)
                                   : open_sale(ledger, change->sku, version + 1);
+    if (result == DB_OK && same)
+        result = pass_over(ledger, change->sku, version);
     return session_answer(ledger, result);
 }
 

@@ -112,12 +112,13 @@ struct event_row {
 };
 
 struct feed_row {
-    uint64_t next, oldest, fence;
+    uint64_t next, oldest;
 };
 
 struct event_sale_row {
     uint32_t round, settings_version;
     bool sold_out;
+    uint32_t quiet; /* later versions in which nothing changed, for the simulation alone */
 };
 
 struct version {
