@@ -43,8 +43,11 @@ enum call_start call_send_one(struct request *request, call_work_one *work, bool
 
 const char *call_read_key(const struct call *call, char *key_out)
 {
+    const char *key = call->key;
+    size_t length = key ? strlen(key) : 0;
+    bool quoted = length >= 2 && key[0] == '"' && key[length - 1] == '"';
     key_out[0] = '\0';
-    if (!call->key || identifier_copy(call->key, strlen(call->key), key_out))
+    if (!key || identifier_copy(key + quoted, length - 2 * quoted, key_out))
         return NULL;
     return "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
 }

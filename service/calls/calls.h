@@ -153,8 +153,8 @@ int call_lock_wait_ms(const struct call_worker *worker, const struct request *re
 
 /* ---- for service/calls/ only: parts of a call ---- */
 
-/* Copies the Idempotency-Key, or "", to `key_out` of IDENTIFIER_SIZE bytes. Returns NULL, or the
- * fault. */
+/* Copies the Idempotency-Key, or "", to `key_out` of IDENTIFIER_SIZE bytes; of a quoted one what is
+ * between the quotes. Returns NULL, or the fault. */
 const char *call_read_key(const struct call *call, char *key_out);
 
 /* Copies the sku from the path to request->call. False when it cannot be a sku: then the request is

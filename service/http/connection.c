@@ -86,17 +86,17 @@ static void refuse_sending(struct http_connection *connection, enum problem prob
     reply_past_libmicrohttpd(connection, problem);
 }
 
-static bool has_written(const struct http_connection *connection)
+ssize_t connection_peek(const struct http_connection *connection)
 {
     char byte;
-    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
 /* The first connection in the list, skipping a few whose request may just have arrived. */
 static struct http_connection *first_quiet(const struct connection_list *list)
 {
     struct http_connection *connection = list->first;
-    for (int i = 0; connection && i < PASSED_OVER_MAX && has_written(connection); i++)
+    for (int i = 0; connection && i < PASSED_OVER_MAX && connection_peek(connection) > 0; i++)
         connection = connection->next;
     return connection ? connection : list->first;
 }

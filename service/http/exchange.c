@@ -121,16 +121,14 @@ void exchange_free_requests(struct http_thread *thread)
 
 /* ---- connections ---- */
 
-/* A request still attached has no reported end: libmicrohttpd gave it up, and sent nothing. The
- * socket stays open until this returns, so the client can still be told. */
+/* A request still attached was given up by libmicrohttpd, which sent nothing. The socket stays open
+ * until this returns, so the client can still be told. */
 static void end_connection(struct http_connection *connection)
 {
-    if (connection->request)
+    if (connection->request && !connection->answered)
         reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
-    else if (refusal_silent(connection)) {
-        connection->answered = false;
+    else if (!connection->request && refusal_silent(connection))
         reply_past_libmicrohttpd(connection, PROBLEM_INVALID_HEAD);
-    }
     exchange_abandon(connection);
     connection_close(connection);
 }
@@ -239,15 +237,18 @@ static bool page_admitted(const struct http_connection *connection, const char *
     return false;
 }
 
-/* The head has taken the memory for an answer. */
 static enum MHD_Result refuse_head(struct http_connection *connection, enum problem problem)
 {
-    reply_past_libmicrohttpd(connection, problem);
-    return MHD_NO; /* libmicrohttpd closes the connection */
+    connection->request->http.route = NULL;
+    connection->last = true; /* its body is not read */
+    if (problem != PROBLEM_URI_TOO_LONG && problem != PROBLEM_HEADERS_TOO_LARGE)
+        return reply_problem(connection, connection->request, problem);
+    reply_past_libmicrohttpd(connection, problem); /* the head has taken the answer's memory */
+    return MHD_NO;                                 /* libmicrohttpd closes the connection */
 }
 
 /* The headers are complete. A refusal waits until the body was read, so that the connection can be
- * reused; it is sent at once only when the body is too long or its end uncertain. */
+ * reused; that of a bad head is sent at once. */
 static enum MHD_Result headers_read(struct http_connection *connection, const char *method,
                                     const char *url, const char *version)
 {
@@ -262,12 +263,7 @@ static enum MHD_Result headers_read(struct http_connection *connection, const ch
                                   &http->head_memory, &connection->last);
     access_sample(thread, connection->request);
     if (bad != PROBLEM_NONE)
-        http->route = NULL;
-    if (bad == PROBLEM_URI_TOO_LONG || bad == PROBLEM_HEADERS_TOO_LARGE)
         return refuse_head(connection, bad);
-    connection->last |= bad != PROBLEM_NONE; /* its body is not read */
-    if (bad != PROBLEM_NONE)
-        return reply_problem(connection, connection->request, bad);
     if (!http->route)
         return MHD_YES;
     connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* log lines name it */
@@ -425,13 +421,15 @@ static enum MHD_Result request_read(struct http_connection *connection, const ch
     if (request->http.until_ns <= thread->now_ns) /* it was held too long */
         request->http.refusal = PROBLEM_OVERLOADED;
     request->stage_ns = request->http.complete_ns = thread->now_ns;
-    if (head_leaves_no_room(connection->mhd, request->http.head_memory))
+    if (request->http.head_memory > 0 &&
+        head_leaves_no_room(connection->mhd, request->http.head_memory))
         return refuse_head(connection, PROBLEM_HEADERS_TOO_LARGE);
     if (request->http.query_cut)
         request->http.refusal = PROBLEM_URI_TOO_LONG;
     if (request->http.refusal != PROBLEM_NONE) {
+        answer_problem(&request->answer, request->http.refusal);
         move_phase(request, PHASE_READY);
-        return reply_problem(connection, request, request->http.refusal);
+        return reply_answer(connection, request);
     }
     start(connection, url);
     if (request->http.phase == PHASE_READY) {
@@ -488,27 +486,22 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     return result;
 }
 
-/* The client's socket failed, and nothing can be written; or libmicrohttpd had no memory. */
-static void end_in_error(struct http_connection *connection)
-{
-    const struct request *request = connection->request;
-    connection->last = true;
-    if (request && request->http.phase <= PHASE_BODY)
-        reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
-    else if (request && request->http.phase == PHASE_READY && request->http.route)
-        reply_again(connection);
-}
-
 void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason)
 {
     (void)cls;
     (void)mhd;
     struct http_connection *connection = *con_cls;
+    /* The client's socket failed, and nothing can be written; or libmicrohttpd had no memory. */
+    bool failed = reason == MHD_REQUEST_TERMINATED_WITH_ERROR;
     if (!connection)
         return;
-    if (reason == MHD_REQUEST_TERMINATED_WITH_ERROR)
-        end_in_error(connection);
+    const struct request *request = connection->request;
+    connection->last |= failed;
+    if (failed && request && request->http.phase <= PHASE_BODY)
+        return; /* the close, which follows, answers it */
+    if (failed && request && request->http.phase == PHASE_READY)
+        reply_again(connection);
     /* A client that has gone changes nothing: its order may be accepted. */
     exchange_abandon(connection);
     connection_move(connection, CONNECTION_SERVED);

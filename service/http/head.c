@@ -126,6 +126,8 @@ struct framing {
     bool closes, kept; /* what Connection says */
     bool bad;          /* a value that parsers may understand differently */
     bool malformed;    /* a line violates RFC 9112 */
+    bool repeated;     /* a header of once_only came twice */
+    unsigned seen;     /* headers of once_only, as bits */
     size_t memory;     /* bytes that libmicrohttpd needs besides the head's own */
     struct head_gaps gaps;
     struct once {
@@ -173,6 +175,26 @@ static void note_memory(size_t *bytes, enum MHD_ValueKind kind, const char *name
         *bytes += strlen(name) + (value ? strlen(value) : 0);
 }
 
+/* What a call means depends on each of these, and a proxy may take another one than the first (RFC
+ * 9110, 5.3). X-Forwarded-For is a list, so that several of it make one. */
+static void note_repeated(struct framing *framing, const char *name, size_t length)
+{
+    static const struct {
+        size_t length;
+        const char *name;
+    } once_only[] = {{12, "Content-Type"},
+                     {15, "Idempotency-Key"},
+                     {13, "Authorization"},
+                     {6, "Origin"},
+                     {14, "Sec-Fetch-Site"}};
+    for (unsigned i = 0; i < sizeof once_only / sizeof *once_only; i++) {
+        bool is =
+            length == once_only[i].length && strncasecmp(name, once_only[i].name, length) == 0;
+        framing->repeated |= is && (framing->seen & 1U << i);
+        framing->seen |= (unsigned)is << i;
+    }
+}
+
 #define IS_NAME(text) (length == sizeof(text) - 1 && strncasecmp(name, text, length) == 0)
 
 static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -205,6 +227,8 @@ static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const ch
         note_once(&framing->request_id, value);
     } else if (IS_NAME("traceparent")) {
         note_once(&framing->traceparent, value);
+    } else {
+        note_repeated(framing, name, length);
     }
     return MHD_YES;
 }
@@ -261,7 +285,7 @@ enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line
     bool old = strcmp(line->version, MHD_HTTP_VERSION_1_0) == 0;
     read_framing(mhd, line, &framing);
     trace_begin(trace_out, framing.request_id.value, framing.traceparent.value);
-    *memory_out = framing.memory;
+    *memory_out = framing.chunked ? framing.memory : 0;
     *closes_out = framing.closes || (old && !framing.kept);
     if (is_ambiguous(&framing) || (old && framing.chunked))
         return PROBLEM_AMBIGUOUS_END;
@@ -269,6 +293,8 @@ enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line
         return PROBLEM_INVALID_HEAD;
     if (line->uri_length > TARGET_MAX || framing.memory > MEMORY_MAX)
         return too_large(line->uri_length);
+    if (framing.repeated)
+        return PROBLEM_REPEATED_HEADER;
     return is_long(&framing) ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
 }
 

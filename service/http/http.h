@@ -25,6 +25,9 @@ enum {
     HTTP_LINES = 3,           /* queues of held calls, see fair.c */
 };
 
+/* A function as MHD_queue_response. */
+typedef enum MHD_Result http_queue(struct MHD_Connection *, unsigned, struct MHD_Response *);
+
 /* ---- connections: connection.c ---- */
 
 /* The connection's state: what it is waiting for. */
@@ -90,6 +93,9 @@ void room_grow(struct http_room *room);
  * this thread or of the thread that has most, but never one with a complete request. */
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd);
 
+/* What reading a byte from its socket would return now: 0 when its client has closed its side. */
+ssize_t connection_peek(const struct http_connection *connection);
+
 /* Frees the http_connection of a closing connection, which must have no request. */
 void connection_close(struct http_connection *connection);
 
@@ -132,6 +138,7 @@ struct http_thread {
     struct http_room *room;
     struct worker worker;
     struct MHD_Daemon *daemon;
+    http_queue *queue; /* queues an answer with libmicrohttpd */
     int listen_fd;
     int hangup_fd;          /* epoll: connections whose client has closed its side */
     int64_t hangups_due_ns; /* when they are read next */
@@ -259,8 +266,7 @@ enum MHD_Result reply_problem(struct http_connection *connection, const struct r
 enum MHD_Result reply_expired(struct http_connection *connection, struct request *request);
 
 /* For a request that libmicrohttpd refuses or gives up, or whose head leaves it too little memory
- * for an answer: writes a problem past libmicrohttpd, unless the request was answered before, and
- * shuts the connection down. */
+ * for an answer: writes a problem past libmicrohttpd and shuts the connection down. */
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem);
 
 /* Likewise the answer that libmicrohttpd was given, when it had no memory to send it. */
@@ -275,11 +281,8 @@ void access_address(const struct http_connection *connection, char text_out[NETW
 
 /* ---- libmicrohttpd's own refusals: refusal.c ---- */
 
-/* MHD_queue_response of libmicrohttpd, which our function of that name hides. Main thread, before
- * the first thread starts. */
-void refusal_open(void);
-enum MHD_Result refusal_queue(struct MHD_Connection *mhd, unsigned status,
-                              struct MHD_Response *response);
+/* MHD_queue_response of libmicrohttpd, which our function of that name hides. */
+http_queue *refusal_library_queue(void);
 
 /* True when libmicrohttpd closes a connection because it could not make a request of what it has
  * read, and does not say so. */
@@ -363,9 +366,10 @@ struct head_line {
 void head_read_target(const char *uri, struct request_http *http);
 
 /* Checks the head: PROBLEM_NONE, or a problem when it cannot be trusted, the request's end is
- * uncertain or too far away, or the head is too large. Either way `trace_out` gets the request's
- * ids, `memory_out` the bytes of its connection's memory that the head takes, and `closes_out`
- * whether the connection is to end with the answer. */
+ * uncertain or too far away, a header that decides comes twice, or the head is too large. In any
+ * case `trace_out` gets the request's ids, `memory_out` the bytes of its connection's memory that
+ * the head of a body in chunks takes (0: no such body), and `closes_out` whether the connection is
+ * to end with the answer. */
 enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
                         struct trace *trace_out, size_t *memory_out, bool *closes_out);
 

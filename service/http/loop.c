@@ -350,7 +350,7 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     thread->room = room;
     thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
-    refusal_open();
+    thread->queue = refusal_library_queue();
     thread->daemon = daemon_start(thread);
     if (!thread->daemon || !open_files(thread)) {
         snprintf(error_out, error_size, "%s",

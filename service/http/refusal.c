@@ -14,19 +14,12 @@
 
 #include "service/http/http.h"
 
-static enum MHD_Result (*library_queue)(struct MHD_Connection *, unsigned, struct MHD_Response *);
-
-void refusal_open(void)
+http_queue *refusal_library_queue(void)
 {
-    if (!library_queue)
-        *(void **)&library_queue = dlsym(RTLD_NEXT, "MHD_queue_response");
-    assert(library_queue);
-}
-
-enum MHD_Result refusal_queue(struct MHD_Connection *mhd, unsigned status,
-                              struct MHD_Response *response)
-{
-    return library_queue(mhd, status, response);
+    http_queue *queue = NULL;
+    *(void **)&queue = dlsym(RTLD_NEXT, "MHD_queue_response");
+    assert(queue);
+    return queue;
 }
 
 /* Called by libmicrohttpd alone, with its page for a request that it refuses. The answer goes past
@@ -38,17 +31,9 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *mhd, unsigned status,
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     const struct request *request = connection->request;
-    connection->answered = false; /* an earlier request was, or its answer has just been dropped */
     reply_past_libmicrohttpd(connection,
                              head_refused(mhd, status, request ? &request->http : NULL));
-    return library_queue(mhd, status, response);
-}
-
-/* Its client has not closed its side. */
-static bool has_client(const struct http_connection *connection)
-{
-    char byte;
-    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+    return connection->thread->queue(mhd, status, response);
 }
 
 /* Something was received, not only the close of its client's side, which counts as one byte. */
@@ -66,5 +51,6 @@ bool refusal_silent(const struct http_connection *connection)
 {
     if (connection->state == CONNECTION_GOING || connection->last || connection->thread->closing)
         return false;
-    return has_client(connection) || (!connection->asked && has_received(connection));
+    bool has_client = connection_peek(connection) != 0;
+    return has_client || (!connection->asked && has_received(connection));
 }

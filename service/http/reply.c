@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "base/clock.h"
 #include "service/http/http.h"
@@ -217,7 +216,7 @@ static enum MHD_Result queue_response(struct http_connection *connection,
     access_answered(connection, request, status, bytes);
     connection->thread->replies++;
     connection->answered = true; /* or closing, if queueing failed: nothing more is written */
-    return refusal_queue(connection->mhd, status, response);
+    return connection->thread->queue(connection->mhd, status, response);
 }
 
 /* Queues an unshared response: adds the ids, and destroys it. */
@@ -364,7 +363,7 @@ static void end_past(struct http_connection *connection)
 
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
 {
-    if (!connection->answered && write_problem(connection, problem))
+    if (write_problem(connection, problem))
         metrics_count_status(problem_status(problem));
     end_past(connection);
 }
@@ -373,15 +372,12 @@ void reply_past_libmicrohttpd(struct http_connection *connection, enum problem p
  * nothing that was done. */
 void reply_again(struct http_connection *connection)
 {
-    const struct request *request = connection->request;
-    const struct answer *answer = &request->answer;
-    enum problem problem = request->http.refusal != PROBLEM_NONE ? request->http.refusal
-                           : answer->problem != PROBLEM_NONE     ? answer->problem
-                                                                 : PROBLEM_HEADERS_TOO_LARGE;
-    bool plain = answer->text && !answer->prepared && answer->problem == PROBLEM_NONE;
-    if (plain && request->http.refusal == PROBLEM_NONE)
-        write_past(connection, answer->status, answer->content_type, answer->text, answer->length);
+    const struct answer *answer = &connection->request->answer;
+    if (answer->problem != PROBLEM_NONE)
+        write_problem(connection, answer->problem);
+    else if (answer->prepared)
+        write_problem(connection, PROBLEM_HEADERS_TOO_LARGE);
     else
-        write_problem(connection, problem);
+        write_past(connection, answer->status, answer->content_type, answer->text, answer->length);
     end_past(connection);
 }

@@ -23,6 +23,9 @@ enum {
       "The headers do not say clearly where the request ends.", 0)                                 \
     X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
       "A line of the head is malformed, or there is not exactly one Host.", 0)                     \
+    X(REPEATED_HEADER, 400, "repeated_header", "Repeated header",                                  \
+      "Content-Type, Idempotency-Key, Authorization, Origin and Sec-Fetch-Site come once only.",   \
+      0)                                                                                           \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(ORIGIN_REFUSED, 403, "origin_refused", "Origin refused",                                     \

@@ -7,7 +7,15 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import createClient, { type Middleware } from "openapi-fetch";
-import type { components, paths } from "./generated/schema.js";
+import type { components, paths, webhooks } from "./generated/schema.js";
+
+// What a request may leave out, its type does not demand.
+export const webhook: components["schemas"]["NewWebhook"] = { url: "https://example.com/" };
+export const drain: components["schemas"]["NewDrain"] = {};
+
+// A receiver by the types of its webhooks.
+type Received = webhooks["order.paid"]["post"]["requestBody"]["content"];
+export const subject = (event: Received["application/cloudevents+json"]) => event.subject;
 
 type Order = components["schemas"]["Order"];
 type Problem = components["schemas"]["Problem"];

@@ -77,11 +77,13 @@ def read_response(sock, method="GET"):
 
 
 def parse_response(received):
-    """The one response in these bytes."""
+    """The one response in these bytes, which must be whole, and nothing else."""
     head, _, body = received.partition(b"\r\n\r\n")
     first, _, headers = head.partition(b"\r\n")
-    return Response(int(first.split()[1]),
-                    http.client.parse_headers(io.BytesIO(headers + b"\r\n\r\n")), body)
+    response = Response(int(first.split()[1]),
+                        http.client.parse_headers(io.BytesIO(headers + b"\r\n\r\n")), body)
+    assert body == b"" or len(body) == int(response.headers["Content-Length"]), received
+    return response
 
 
 def read_to_end(sock, limit=1 << 20):

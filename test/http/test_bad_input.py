@@ -109,9 +109,11 @@ def test_bad_order_is_400(daemon, body):
     assert_problem(daemon.request("POST", "/order", body), 400, "invalid_request")
 
 
-@pytest.mark.parametrize("key", ["", "k" * 65, "a b", "a'b", "a\"b", "a,b", "ké".encode("latin-1")],
-                         ids=["empty", "65 characters", "blank", "quote", "double quote", "comma",
-                              "not ASCII"])
+@pytest.mark.parametrize("key", ["", "k" * 65, "a b", "a'b", 'a"b', '"', '""', '"a', '"a"b"', "a,b",
+                                 "ké".encode("latin-1")],
+                         ids=["empty", "65 characters", "blank", "quote", "double quote",
+                              "one quote", "quoted nothing", "half quoted", "quote in quotes",
+                              "comma", "not ASCII"])
 def test_bad_key_is_400(daemon, key):
     response = daemon.request("POST", "/order", {"sku": "demo", "user_id": "u1", "qty": 1},
                               {"Idempotency-Key": key})

@@ -366,6 +366,34 @@ def test_client_may_wait_for_the_word_to_go_on(shared):
     assert [line[:12] for line in lines] == [b"HTTP/1.1 100", b"\r\n", b"HTTP/1.1 201"]
 
 
+@pytest.mark.parametrize("path, header, values", [
+    (b"/order", b"Idempotency-Key", (b"A1", b"B1")),
+    (b"/order", b"Idempotency-Key", (b"A1", b"A1")),
+    (b"/order", b"idempotency-KEY", (b"", b"A1")),
+    (b"/order", b"Content-Type", (b"application/json", b"text/plain")),
+    (b"/admin/reconcile", b"Authorization", (b"Bearer " + TOKEN.encode(), b"Bearer x")),
+    (b"/order", b"Origin", (b"http://x", b"http://y")),
+    (b"/order", b"Sec-Fetch-Site", (b"same-origin", b"cross-site"))])
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+def test_header_that_decides_comes_once(shared, path, header, values, turned):
+    """A proxy may go by the other one."""
+    shared.reset()
+    head, _, body = order_bytes().partition(b"\r\n\r\n")
+    head = head.replace(b"/order", path).replace(b"Content-Type: application/json\r\n", b"")
+    for value in reversed(values) if turned else values:
+        head += b"\r\n" + header + b": " + value
+    answer, kept = ask(shared, head + b"\r\nX-Other: 1\r\nX-Other: 2\r\n\r\n", body)
+    assert_problem(answer, 400, "repeated_header")
+    assert not kept and shared.stock()["sold"] == 0
+
+
+def test_header_that_is_a_list_may_come_twice(shared):
+    order = order_bytes(user_id="lists").replace(
+        b"Host:", b"Accept: a/b\r\nAccept: */*\r\nX-Forwarded-For: 192.0.2.1\r\n"
+                  b"X-Forwarded-For: 192.0.2.2\r\nHost:")
+    assert ask(shared, order)[0].status == 201
+
+
 def test_host_of_an_absolute_target_takes_the_place_of_host(shared):
     """By which a page's own calls are known."""
     for target, origin, status in ((b"http://x:1/order/1/pay", b"http://x:1", 404),

@@ -6,10 +6,12 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.daemon import TOKEN
-from harness.processes import ROOT
+from harness.daemon import STEADY, TOKEN
+from harness.processes import ROOT, wait_until
+from harness.receiver import Receiver
 from description import METHODS, Description
 
+EVENTS = ROOT / "sql/events/events.h"
 PROBLEM = re.compile(r'X\(\w+, (\d+), "(\w+)"')
 ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true|false),', re.M)
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
@@ -150,6 +152,38 @@ def test_document_has_the_form_of_openapi(description):
             assert response.keys() <= {"description", "headers", "content", "links"}
         for content in nodes(operation):
             assert "$ref" not in content or len(content) == 1, content
+
+
+def test_every_event_is_a_webhook(document):
+    known = re.findall(r'^    X\(\w+, \'\w\', "([a-z_.]+)"', EVENTS.read_text(), re.M)
+    assert list(document["webhooks"]) == [*known, "webhook.test"]
+    schemas, bodies = (document["components"][kind] for kind in ("schemas", "requestBodies"))
+    for name, item in document["webhooks"].items():
+        body = bodies[item["post"]["requestBody"]["$ref"].rsplit("/", 1)[1]]
+        one, several = body["content"].values()
+        schema = schemas[one["schema"]["$ref"].rsplit("/", 1)[1]]
+        assert name in schema["properties"]["type"]["enum"]
+        assert several["schema"]["type"] == "array"
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_webhooks_send_what_is_said(description, stack, spawn, batch):
+    daemon = spawn(stack, events_retention_h=1, webhook_networks="127.0.0.0/8", **STEADY)
+    with Receiver() as receiver:
+        settings = {"url": receiver.url, "batch": batch}
+        assert daemon.admin("PUT", "/admin/webhooks/w", settings).status == 201
+        assert daemon.admin("POST", "/admin/webhooks/w/test").json()["status"] == 204
+        daemon.reset("demo", 2, 1)
+        daemon.pay(daemon.order(qty=2).json()["order_id"], "pi_1")
+        types = {"webhook.test", "sale.changed", "order.accepted", "order.paid"}
+        wait_until(lambda: types <= {event["type"] for event in receiver.events}, "the events")
+        for delivery in receiver.deliveries:
+            item = description.document["webhooks"][delivery.events[0]["type"]]["post"]
+            for parameter in map(description.resolve, item["parameters"]):
+                description.validate(parameter["schema"], delivery.headers[parameter["name"]])
+            contents = description.resolve(item["requestBody"])["content"]
+            schema = contents[delivery.headers["content-type"]]["schema"]
+            description.validate(schema, json.loads(delivery.body))
 
 
 def test_parameters_are_declared(description):

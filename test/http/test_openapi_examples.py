@@ -250,6 +250,11 @@ def invalid_head(world):
     return world.raw(b"GET /healthz HTTP/1.1\r\n\r\n")
 
 
+def repeated_header(world):
+    return world.raw(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+                     b"Idempotency-Key: A1\r\nIdempotency-Key: B1\r\n\r\n")
+
+
 def http_version_not_supported(world):
     return world.raw(b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n")
 
@@ -478,15 +483,14 @@ def cursor_expired(world):
 
 
 RECIPES = {recipe.__name__: recipe for recipe in (
-    invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
-    unknown_sku, unknown_order, unknown_payment, method_not_allowed, request_timeout, sold_out,
-    sale_not_started, sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
-    invalid_state, payment_too_late, already_paid, payment_failed, hold_limit_reached,
-    sale_in_use, refunds_due, keep_too_large,
-    payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused, rate_limited,
-    headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown, events_off,
-    unknown_webhook, too_many_orders, too_many_webhooks, cursor_expired,
-    http_version_not_supported)}
+    invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, repeated_header,
+    not_found, unknown_sku, unknown_order, unknown_payment, method_not_allowed, request_timeout,
+    sold_out, sale_not_started, sale_ended, sale_paused, limit_reached, round_mismatch,
+    round_in_use, invalid_state, payment_too_late, already_paid, payment_failed, hold_limit_reached,
+    sale_in_use, refunds_due, keep_too_large, payload_too_large, uri_too_long,
+    unsupported_media_type, idempotency_key_reused, rate_limited, headers_too_large, overloaded,
+    unavailable, no_order_id, outcome_unknown, events_off, unknown_webhook, too_many_orders,
+    too_many_webhooks, cursor_expired, http_version_not_supported)}
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,17 @@ def test_same_json_written_otherwise_is_the_same_body(daemon):
     assert (again.status, again.json()) == (200, first.json())
 
 
+@pytest.mark.parametrize("first, second", [("A1", '"A1"'), ('"A1"', "A1")])
+def test_quoted_key_is_the_string_inside(daemon, first, second):
+    """As the IETF's draft on the header writes a key."""
+    daemon.reset()
+    answers = [daemon.order(key=key) for key in (first, second)]
+    assert [answer.status for answer in answers] == [201, 200]
+    assert answers[0].json() == answers[1].json()
+    stocks = [daemon.add(5, key=key).json()["total"] for key in (first, second)]
+    assert stocks[0] == stocks[1]
+
+
 def test_simultaneous_repeats_over_two_daemons_make_one_order(pair):
     pair[0].reset()
     for attempt in range(5):
