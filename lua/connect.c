@@ -62,7 +62,7 @@ static bool append_greeting(struct wire *wire, const struct url *url)
     const char *select[] = {"SELECT", database}, *hello[] = {"HELLO", "2"};
     snprintf(database, sizeof database, "%u", url->database_number);
     return append_login(wire, url->user, url->password) &&
-           (url->kind == URL_CLUSTER || wire_append(wire, 2, select, NULL)) &&
+           (url->database_number == 0 || wire_append(wire, 2, select, NULL)) &&
            wire_append(wire, 2, hello, NULL);
 }
 
@@ -115,7 +115,7 @@ static bool greet(struct wire *wire, const struct url *url, char error_out[WIRE_
     }
     if (url->password[0] != '\0' && !accepted(wire, "AUTH", error_out))
         return false;
-    bool selected = url->kind == URL_CLUSTER || accepted(wire, "SELECT", error_out);
+    bool selected = url->database_number == 0 || accepted(wire, "SELECT", error_out);
     redisReply *hello = answer(wire, "HELLO", hello_error);
     if (hello) /* a wrong kind explains why the server refused to SELECT */
         wrong = wrong_kind(hello, url);

@@ -4,8 +4,9 @@
  * calls behind an unknown script run all the same: a take would run before the acquire that must
  * come first. Hence a script's first use on a connection is an EVAL with the text, which runs in
  * its place and teaches the server the script. A restart ends the connection; what remains is a
- * server that drops its scripts while the connection lives, as by SCRIPT FLUSH. NOSCRIPT means
- * certainly not done, so such a call is sent again, which no unanswered call ever is.
+ * server that drops its scripts while the connection lives, as by SCRIPT FLUSH, or by the limit of
+ * 500 scripts of EVAL that Redis from 7.4 on and Valkey 8 keep. NOSCRIPT means certainly not done,
+ * so such a call is sent again, which no unanswered call ever is.
  *
  * why_joined: a batch of many sales takes from as many segments, and of the 6 us that a take or a
  * settle costs the server, 1 us is the call of the script. So neighbouring calls of one of these

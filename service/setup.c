@@ -81,10 +81,25 @@ static int migrate(const char *url, int timeout_ms)
     return status;
 }
 
-static int print_grants(const char *url)
+/* The commands of health_probe.lua, those of the dashboard's lists, and those that keep a
+ * connection. */
+#define REDIS_RIGHTS                                                                               \
+    "~" STOCK_PREFIX "* &" STOCK_PREFIX "* +@pubsub +@transaction +auth +hello +select +ping "     \
+    "+info +cluster|slots +asking +eval +evalsha +time +set +get +getrange +del +unlink +rename "  \
+    "+exists +type +pttl +expire +pexpire +persist +hset +hget +hmget +hexists +hincrby +sadd "    \
+    "+srem +srandmember +lpush +ltrim +lrange"
+
+static int print_grants(const struct config *config)
 {
-    if (ledger_grants_print(stdout, url))
+    char error[URL_ERROR_SIZE];
+    struct url redis;
+    if (ledger_grants_print(stdout, config->mysql_url) &&
+        url_parse(config->redis_url, "redis", &redis, error, sizeof error)) {
+        printf("\n-- The account at Redis, from 6.2 on:\n"
+               "-- ACL SETUSER %s reset on '>a password' " REDIS_RIGHTS "\n",
+               redis.user[0] ? redis.user : "seckill");
         return STATUS_GOOD;
+    }
     fprintf(stderr, SECKILL_PROGRAM ": mysql_url names no user, or one whose name with _migrate "
                                     "behind has more than 32 characters\n");
     return STATUS_BAD;
@@ -96,7 +111,7 @@ int setup_run(struct config *config)
     int status = config->mode == CONFIG_CHECK ? check_config(config)
                  : config->mode == CONFIG_MIGRATE
                      ? migrate(config->mysql_url, (int)config->mysql_timeout_ms)
-                     : print_grants(config->mysql_url);
+                     : print_grants(config);
     config_free(config);
     return status;
 }

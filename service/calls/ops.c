@@ -44,12 +44,17 @@ enum call_start call_ops_readyz(struct request *request, const struct call *call
     enum health_state redis = health_redis(call->service->health, call->now_ns);
     enum health_state ledger = health_ledger(call->service->health, call->now_ns);
     bool draining = atomic_load(&call->service->phase) != SERVICE_SERVES;
-    bool ready = !draining && health_ready(call->service->health, call->now_ns);
-    json_t *body = json_pack("{s:s,s:s,s:s}", "status",
-                             draining ? "draining"
-                             : ready  ? "ready"
-                                      : "unavailable",
-                             "redis", health_word(redis), "ledger", health_word(ledger));
+    bool both = redis == HEALTH_OK && ledger == HEALTH_OK;
+    bool prepared = atomic_load(&call->service->prepared);
+    const char *status = draining    ? "draining"
+                         : !both     ? "unavailable"
+                         : !prepared ? "starting"
+                                     : "ready";
+    bool ready = !draining && both && prepared;
+    json_t *body = json_pack("{s:s,s:s,s:s}", "status", status, "redis", health_word(redis),
+                             "ledger", health_word(ledger));
+    if (!health_news(call->service->health))
+        json_object_set_new(body, "redis_news", json_false());
     if (!health_durable(call->service->health))
         json_object_set_new(body, "ledger_durable", json_false());
     answer_ready(request, ready, body);

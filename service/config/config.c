@@ -71,7 +71,8 @@ static void print_help(FILE *out)
         "  --migrate\n"
         "      Create or upgrade the tables of the ledger, and end: 0, or 1 when that failed.\n"
         "  --print-grants\n"
-        "      Print the SQL that gives the accounts for this and for serving their rights.\n");
+        "      Print the SQL that gives the accounts for this and for serving their rights,\n"
+        "      and in a comment what Redis must allow.\n");
     for (size_t i = 0; i < OPTION_COUNT; i++)
         print_option_help(out, &config_options[i]);
 }

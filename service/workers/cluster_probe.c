@@ -11,7 +11,7 @@
 
 #include "base/url.h"
 #include "lua/cluster/cluster.h"
-#include "lua/command.h"
+#include "lua/script.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "stock/stock.h"
@@ -23,13 +23,13 @@ struct master {
 };
 
 /* Lists the masters that gave no answer; returns their number. */
-static size_t list_down(const struct master *masters, const struct command *writes, size_t count,
+static size_t list_down(const struct master *masters, const struct script_call *calls, size_t count,
                         char *down_out, size_t size)
 {
     size_t down = 0, used = 0;
     down_out[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        if (writes[i].result == REDIS_ANSWERED)
+        if (calls[i].result == REDIS_ANSWERED)
             continue;
         int length =
             snprintf(down_out + used, size - used, "%s%s", down > 0 ? "," : "", masters[i].place);
@@ -54,7 +54,6 @@ static void note_change(struct cluster_probe *probe, const char *down, size_t do
                   LOG_QUOTE("their segments sell nothing until they answer or replicas take over"));
 }
 
-/* Sends SET … XX, as health.c does to a single server. */
 bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis)
 {
     struct cluster *cluster = redis_cluster(redis);
@@ -63,20 +62,20 @@ bool cluster_probe_ask(struct cluster_probe *probe, struct redis *redis)
     if (count == 0)
         return false;
     struct master *masters = calloc(count, sizeof *masters);
-    struct command *writes = calloc(count, sizeof *writes);
+    struct script_call *calls = calloc(count, sizeof *calls);
     char down[sizeof probe->down];
-    if (!masters || !writes)
+    if (!masters || !calls)
         abort();
     for (size_t i = 0; i < count; i++) {
         snprintf(masters[i].place, URL_PLACE_SIZE, "%s", redis_place(cluster_master(cluster, i)));
         cluster_master_key(cluster, i, STOCK_PREFIX "health:", masters[i].key);
-        writes[i] = (struct command){.argc = 4, .argv = {"SET", masters[i].key, "", "XX"}};
+        script_begin(&calls[i], SCRIPT_health_probe);
+        script_key(&calls[i], masters[i].key);
     }
-    command_run(redis, writes, count);
-    size_t down_count = list_down(masters, writes, count, down, sizeof down);
+    script_run(redis, calls, count);
+    size_t down_count = list_down(masters, calls, count, down, sizeof down);
     note_change(probe, down, down_count, count, redis_error(redis));
-    command_clear(writes, count);
-    free(writes);
+    free(calls);
     free(masters);
     return down_count < count;
 }

@@ -28,7 +28,8 @@ bool election_open(struct election *election, const struct service *service, con
 
 void election_resign(struct election *election)
 {
-    seclock_resign(election->held);
+    if (election->held) /* otherwise seclock_error keeps why it is not */
+        seclock_resign(election->held);
     seclock_free(&election->held);
 }
 

@@ -1,8 +1,9 @@
 /* Probes Redis and the ledger, and keeps the last answers.
  *
  * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
- * ping, but take no order. Both probes are writes that change nothing, so they cost neither a line
- * of Redis' append-only file nor an fsync of the ledger. */
+ * ping, but take no order; nor does a Redis whose account lacks one of the commands that orders
+ * need. Both probes are writes that change nothing, so they cost neither a line of Redis'
+ * append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "base/url.h"
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
+#include "lua/script.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/node.h"
@@ -46,6 +48,7 @@ struct probe {
 
     /* For Redis: */
     char policy[POLICY_SIZE]; /* eviction policy, as last seen */
+    _Atomic bool mute;        /* it refused to publish when last asked */
     struct cluster_probe cluster;
 
     /* For the ledger: */
@@ -85,6 +88,7 @@ static enum health_state redis_refusal(const char *error)
         {"READONLY ", HEALTH_READ_ONLY},      {"OOM ", HEALTH_OUT_OF_MEMORY},
         {"MISCONF ", HEALTH_CANNOT_PERSIST},  {"LOADING ", HEALTH_LOADING},
         {"NOREPLICAS ", HEALTH_FEW_REPLICAS}, {"BUSY ", HEALTH_BUSY},
+        {"NOPERM ", HEALTH_NO_PERMISSION},
     };
     const char *placed = strstr(error, ": ");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -142,8 +146,6 @@ static void check_policy(struct probe *probe)
 {
     struct redis *redis = probe->base.redis;
     char policy[POLICY_SIZE];
-    if (!settings_due(probe))
-        return;
     ask_policies(redis, policy);
     if (strcmp(policy, "noeviction") != 0 && strcmp(policy, probe->policy) != 0)
         log_event(
@@ -155,24 +157,48 @@ static void check_policy(struct probe *probe)
     metrics_gauge_set(GAUGE_REDIS_EVICTS, strcmp(policy, "noeviction") != 0);
 }
 
-/* SET … XX only sets an existing key, and this key never exists. But first Redis checks whether it
- * would accept the write: its memory, its disk, its role. */
+/* Only warns, at each change: accounts of Redis 7 have no channels unless they are given some. */
+static void check_news(struct probe *probe)
+{
+    struct redis *redis = probe->base.redis;
+    bool mute = redis_publish(redis, STOCK_PREFIX "health", "") == REDIS_FAILED &&
+                redis_refusal(redis_error(redis)) == HEALTH_NO_PERMISSION;
+    if (mute && !atomic_load(&probe->mute))
+        log_event(LOG_WARN, "redis_news_refused", "address=%s error=%s effect=%s",
+                  LOG_QUOTE(redis_place(redis)), LOG_QUOTE(redis_error(redis)),
+                  LOG_QUOTE("changes of other daemons are seen up to a second late; see "
+                            "--print-grants"));
+    atomic_store(&probe->mute, mute);
+}
+
+bool health_news(const struct health *health)
+{
+    return !atomic_load(&probe_of(health->probes[HEALTH_REDIS])->mute);
+}
+
+/* After a refusal the script's text goes again, as it does with the first order of a connection. */
 static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
     struct redis *redis = probe->base.redis;
-    struct command write = {.argc = 4, .argv = {"SET", STOCK_PREFIX "health", "", "XX"}};
-    bool takes_writes;
+    struct script_call call;
+    bool takes_orders;
     if (redis_cluster(redis)) {
-        takes_writes = cluster_probe_ask(&probe->cluster, redis);
+        takes_orders = cluster_probe_ask(&probe->cluster, redis);
     } else {
-        command_run(redis, &write, 1);
-        command_clear(&write, 1);
-        takes_writes = write.result == REDIS_ANSWERED;
+        script_begin(&call, SCRIPT_health_probe);
+        script_key(&call, STOCK_PREFIX "health");
+        script_run(redis, &call, 1);
+        takes_orders = call.result == REDIS_ANSWERED;
     }
     *error_out = redis_error(redis);
-    if (!takes_writes)
+    if (!takes_orders) {
+        redis_forget_scripts(redis);
         return redis_refusal(*error_out);
-    check_policy(probe);
+    }
+    if (settings_due(probe)) {
+        check_policy(probe);
+        check_news(probe);
+    }
     return HEALTH_OK;
 }
 

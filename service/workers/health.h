@@ -27,6 +27,7 @@ enum health_server { HEALTH_REDIS, HEALTH_LEDGER, HEALTH_SERVER_COUNT };
     X(FEW_REPLICAS, "few_replicas")     /* Redis: fewer than min-replicas-to-write */              \
     X(LOADING, "loading")               /* Redis: it loads its data after a start */               \
     X(BUSY, "busy")                     /* Redis: a script blocks it */                            \
+    X(NO_PERMISSION, "no_permission")   /* Redis: the account may not do what orders need */       \
     X(SPLIT, "split")                   /* the ledger: two of its servers take writes */           \
     X(NO_NODE, "no_node")               /* the ledger: no node number for this daemon */           \
     X(CLOCK, "clock_unsteady")          /* the ledger: its clock has just stepped */
@@ -53,6 +54,10 @@ enum health_state health_ledger(const struct health *health, int64_t now_ns);
 /* True when the daemon sells: it is prepared, and both servers accept writes. Any thread, without
  * waiting. */
 bool health_ready(const struct health *health, int64_t now_ns);
+
+/* False while Redis refuses to publish: orders go on, and other daemons see this one's changes
+ * late. Any thread, without waiting. */
+bool health_news(const struct health *health);
 
 /* False while the ledger's settings may lose accepted orders. Any thread, without waiting. */
 bool health_durable(const struct health *health);
