@@ -326,10 +326,9 @@ $(BUILD)/test/lock_driver: $(BUILD)/test/lock/driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_driver_loop: $(BUILD)/test/lock/driver_loop.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock/history.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history_loop: $(BUILD)/test/lock/history_loop.o $(BUILD)/libseclock.a
-$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
-                     $(BUILD)/base/url.o $(BUILD)/libseclock.a
-$(BUILD)/bench_loop: $(BUILD)/loadtest/bench_loop.o $(BUILD)/loadtest/bench_limit.o \
-                     $(BUILD)/base/url.o $(BUILD)/libseclock.a
+bench_limit := $(call object,loadtest/bench_limit.c $(filter-out $(test_src),$(wildcard base/*.c sql/db/*.c)))
+$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(bench_limit) $(BUILD)/libseclock.a
+$(BUILD)/bench_loop: $(BUILD)/loadtest/bench_loop.o $(bench_limit) $(BUILD)/libseclock.a
 $(BUILD)/bench_lock $(BUILD)/bench_loop: lock_libs += $(LIBS) # the raw limits
 $(lock_tools):
 	$(call say,LINK,$@)

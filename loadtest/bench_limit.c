@@ -1,9 +1,8 @@
-/* The limits of the servers: pairs of requests by hiredis, libmariadb, the ZooKeeper client and
- * libcurl. */
+/* The limits of the servers: pairs of requests by hiredis, our client of MySQL, ZooKeeper's client
+ * and libcurl. */
 #include "loadtest/bench_limit.h"
 
 #include <hiredis/hiredis.h>
-#include <mysql.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #endif
 
 #include "base/url.h"
+#include "sql/db/db.h"
 
 enum { URL_MAX = 256, SESSION_MS = 10000, CONNECT_TRIES = 500, TRY_US = 20000 };
 
@@ -80,21 +80,18 @@ static bool redis_connect_to(const char *url)
 
 /* ---- MySQL: an UPDATE that commits, which the server has on its disk before it answers ---- */
 
-static MYSQL *mysql;
+static struct db *mysql;
 
 static void mysql_do(const char *text)
 {
-    if (mysql_query(mysql, text) != 0)
-        die("mysql", mysql_error(mysql));
-    MYSQL_RES *rows = mysql_store_result(mysql);
-    if (rows)
-        mysql_free_result(rows);
+    if (db_query(mysql, text, strlen(text)) != DB_OK)
+        die("mysql", db_error(mysql));
 }
 
 static void mysql_update(void)
 {
     mysql_do("UPDATE bench_limit SET number = number + 1 WHERE id = 1");
-    if (mysql_affected_rows(mysql) != 1)
+    if (db_affected(mysql, 0) != 1)
         die("mysql", "the row of the limit is gone");
 }
 
@@ -110,16 +107,11 @@ static void mysql_unlock(void)
 
 static bool mysql_connect_to(const char *url)
 {
-    struct url at;
-    char error[URL_ERROR_SIZE];
-    if (!url_parse(url, "mysql", &at, error, sizeof error))
+    char error[256];
+    db_close(&mysql);
+    mysql = db_open(url, SESSION_MS, error, sizeof error);
+    if (!mysql)
         return false;
-    if (mysql)
-        mysql_close(mysql);
-    mysql = mysql_init(NULL);
-    if (!mysql || !mysql_real_connect(mysql, at.servers[0].host, at.user, at.password, at.database,
-                                      at.servers[0].port, at.socket[0] ? at.socket : NULL, 0))
-        die("mysql", mysql ? mysql_error(mysql) : "out of memory");
     mysql_do("CREATE TABLE IF NOT EXISTS bench_limit (id INT PRIMARY KEY, number BIGINT NOT NULL)"
              " ENGINE=InnoDB");
     mysql_do("INSERT IGNORE INTO bench_limit VALUES (1, 0)");

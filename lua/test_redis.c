@@ -314,7 +314,7 @@ static void test_reply_in_parts_has_no_more_time(void **state)
     struct fake_redis fake = {.welcome = "+OK\r\n-ERR unknown command 'HELLO'\r\n",
                               .listener = listen_anywhere(&port)};
     assert_int_equal(pthread_create(&fake.thread, NULL, serve_by_bytes, &fake), 0);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d/1", port);
     struct redis *redis = open_url(url, PATIENCE_MS);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
     redis_set_timeout(redis, 200);
@@ -339,6 +339,21 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
     assert_false(redis_connected(redis));
     redis_close(&redis);
     close(listener);
+}
+
+/* A proxy may have no SELECT: database 0 is the one of every new connection. */
+static void test_database_0_is_not_selected(void **state)
+{
+    (void)state;
+    char url[64], error[128];
+    int port = 0;
+    struct fake_redis fake = {.welcome = "-ERR unknown command 'HELLO'\r\n", .answer = "+PONG\r\n"};
+    fake.listener = listen_anywhere(&port);
+    assert_int_equal(pthread_create(&fake.thread, NULL, fake_redis_serve, &fake), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d/0", port);
+    struct redis *redis = redis_open(url, PATIENCE_MS, error, sizeof error);
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    fake_redis_close(&fake, &redis);
 }
 
 /* ---- a server of another kind than the URL says ---- */
@@ -599,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_no_reply_in_time_is_unknown),
         cmocka_unit_test(test_reply_in_parts_has_no_more_time),
         cmocka_unit_test(test_server_that_never_answers_fails_the_connect),
+        cmocka_unit_test(test_database_0_is_not_selected),
         cmocka_unit_test(test_server_of_another_kind_is_refused),
         cmocka_unit_test(test_server_of_an_unknown_kind_is_taken),
         cmocka_unit_test_teardown(test_replica_is_left_at_the_next_use, be_primary),

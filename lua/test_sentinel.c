@@ -136,8 +136,8 @@ static void test_server_that_is_no_master_is_passed_over(void **state)
     struct fake fakes[2], replica;
     char stale[ANSWER_SIZE], answer[ANSWER_SIZE];
     const struct url url = server();
-    const char *welcome = "+OK\r\n+OK\r\n*2\r\n$4\r\nrole\r\n$7\r\nreplica\r\n";
-    start(&replica, welcome, NULL); /* to AUTH, SELECT and HELLO */
+    const char *welcome = "+OK\r\n*2\r\n$4\r\nrole\r\n$7\r\nreplica\r\n";
+    start(&replica, welcome, NULL); /* to AUTH and HELLO */
     if (url.password[0] == '\0')
         replica.answers[0] = strchr(welcome, '\n') + 1;
     name_server(stale, "127.0.0.1", (unsigned)replica.port);

@@ -165,7 +165,7 @@ static inline struct redis *fake_redis_welcome(struct fake_redis *fake, const ch
     fake->welcome = welcome;
     fake->answer = answer;
     assert_int_equal(pthread_create(&fake->thread, NULL, fake_redis_serve, fake), 0);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d/1", port);
     struct redis *redis = redis_open(url, timeout_ms, error, sizeof error);
     assert_non_null(redis);
     return redis;

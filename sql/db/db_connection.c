@@ -25,7 +25,12 @@ enum {
     PATIENCE_MS = 100, /* between two questions whether to wait on */
 };
 
-/* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
+/* why_pinned: a session begins with the server's global settings, which others chose for other
+ * programs. Pinned is each that an ordinary account may set and that could refuse our statements or
+ * change what they do: cut the rows of an answer, end a statement early, leave out a check, keep a
+ * transaction open. `transaction_read_only` is not: it says that the server takes no writes.
+ *
+ * Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
  * sleeps between a statement and its commit must not keep its row locks for ever: MariaDB ends idle
  * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
  * Either server takes the other's comment as nothing, so neither stands as a statement of its own:
@@ -33,10 +38,14 @@ enum {
  * since the snapshot, unless it is told to behave as all other servers do. */
 static const char session_setup[] = /* %d: how long to wait for a row */
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "innodb_lock_wait_timeout=%d, group_concat_max_len=16777215, autocommit=1"
-    "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
+    "innodb_lock_wait_timeout=%d, group_concat_max_len=16777215, autocommit=1, "
+    "completion_type=0, sql_safe_updates=0, sql_big_selects=1, sql_auto_is_null=0, "
+    "sql_select_limit=18446744073709551615, foreign_key_checks=1, unique_checks=1, "
+    "max_sort_length=1024"
+    "/*M!100307 , idle_transaction_timeout=3, check_constraint_checks=1, max_statement_time=0, "
+    "alter_algorithm='DEFAULT' */"
     "/*M!110602 , innodb_snapshot_isolation=0 */"
-    "/*!80000 , wait_timeout=10 */;"
+    "/*!80000 , wait_timeout=10, max_execution_time=0 */;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
@@ -361,8 +370,6 @@ static void demand_tls(MYSQL *mysql, const struct url *url)
     static const unsigned mode = SSL_MODE_VERIFY_IDENTITY;
     mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
 #endif
-    static const unsigned tcp = MYSQL_PROTOCOL_TCP; /* also to "localhost" */
-    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
     mysql_options(mysql, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
 }
 
@@ -387,8 +394,10 @@ static void forgo_tls(MYSQL *mysql)
 static bool connect_to(struct db *db, const char *host)
 {
     const struct url *url = &db->url;
-    /* The client library takes the socket only for the host "localhost". */
+    /* The client library takes a socket only for the host "localhost", and for that host takes the
+     * machine's default socket, another server perhaps, unless it is told to use TCP. */
     const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    const unsigned protocol = socket ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
     db->mysql = mysql_init(NULL);
     if (!db->mysql)
         return false;
@@ -397,6 +406,7 @@ static bool connect_to(struct db *db, const char *host)
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    mysql_options(db->mysql, MYSQL_OPT_PROTOCOL, &protocol);
     if (url->tls)
         demand_tls(db->mysql, url);
     else
@@ -411,16 +421,15 @@ static bool connect_to(struct db *db, const char *host)
     return false;
 }
 
-/* Tries the addresses of the server's name in turn, and begins none when the time is over. The
- * client library knows "localhost" as the server's own socket. Over TLS it gets the name, to which
- * it compares the certificate, and looks it up again: a name that is slow to find has failed by
- * then. */
+/* Tries the addresses of the server's name in turn, and begins none when the time is over. Over TLS
+ * the client library gets the name, to which it compares the certificate, and looks it up again: a
+ * name that is slow to find has failed by then. */
 static bool connect_now(struct db *db)
 {
     struct resolved found;
     const struct url *url = &db->url;
     const char *host = url->servers[db->server].host;
-    if (url->socket[0] != '\0' || (strcmp(host, "localhost") == 0 && !url->tls))
+    if (url->socket[0] != '\0')
         return connect_to(db, host);
     const char *wrong = resolve_host(host, db_wait_ms(db), &found);
     if (wrong)
