@@ -14,7 +14,7 @@
     X(JSON, "json", NULL, "print JSON for scripts")                                                \
     X(POD, "pod", "N", "ask this pod of those in `admin`, counted from 0")                         \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
-    X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
+    X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted: CSV of order_id")          \
     X(AFTER, "after", "ID", "begin behind this order or event, or at this cursor")                 \
     X(BATCH, "batch", "N", "events of one request, at most (1)")                                   \
     X(CONCURRENCY, "concurrency", "N", "requests to a receiver at a time, at most (4)")            \
@@ -42,6 +42,7 @@
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
     X(SKU, "sku", "SKU", "only orders, or events, of this sku")                                    \
+    X(SPREADSHEET, "spreadsheet", NULL, "ids as formulas, which spreadsheets leave as they are")   \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATE, "state", "STATE", "only payments that are taken, refund_due, refunded or failed")     \

@@ -87,14 +87,30 @@ static void assert_time(const char *text, const char *expected)
 
 static void test_times(void **state)
 {
-    static const char *const bad[] = {
-        "", "soon", "+", "+5", "+m", "+5y", "+-5m", "5m", "+99999999999999s", "2026-11-20 21:30"};
+    static const char *const bad[] = {"",
+                                      "soon",
+                                      "+",
+                                      "+5",
+                                      "+m",
+                                      "+5y",
+                                      "+-5m",
+                                      "5m",
+                                      "+99999999999999s",
+                                      "2026-11-20 21:30",
+                                      "10:00",
+                                      "2026-11-20T21:30:00",
+                                      "2026-11-20T21:30+08:00",
+                                      "2026-02-30T00:00:00Z",
+                                      "2026-11-20T21:30:00+08:00x",
+                                      "2026-11-20T25:30:00Z"};
     (void)state;
     assert_time("now", "2026-11-18T11:06:40Z");
     assert_time("+30s", "2026-11-18T11:07:10Z");
     assert_time("+2h", "2026-11-18T13:06:40Z");
     assert_time("+1d", "2026-11-19T11:06:40Z");
-    assert_time("2026-11-20T21:30:00.5Z", "2026-11-20T21:30:00.5Z");
+    assert_time("2026-11-20T21:30:00.5Z", "2026-11-20T21:30:00Z");
+    assert_time("2026-11-20T21:30:00+08:00", "2026-11-20T13:30:00Z");
+    assert_time("2026-12-31T23:30:00.000-01:30", "2027-01-01T01:00:00Z");
     assert_true(json_is_null(settings_time("none", 0)));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_null(settings_time(bad[i], 0));

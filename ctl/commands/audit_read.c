@@ -1,7 +1,6 @@
 /* Reads, adds up and compares the sales and orders of an audit. */
 #include "ctl/commands/audit_read.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,20 +9,23 @@
 
 #include "base/identifier.h"
 #include "ctl/commands/commands.h"
+#include "ctl/csv.h"
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
 #include "ctl/pods.h"
 
-enum { PATH_SIZE = 128, ID_SIZE = 24, LINE_SIZE = 64, SEGMENTS_MAX = 1024 };
+enum { PATH_SIZE = 128, ID_SIZE = 24, SEGMENTS_MAX = 1024 };
 
 /* ---- ids that clients saw ---- */
 
-static bool add_id(struct audit *audit, const char *text)
+static bool add_id(void *argument, char **fields, size_t line)
 {
     char name[ID_SIZE];
+    struct audit *audit = argument;
     const struct context *context = audit->context;
     int64_t id = 0;
-    if (!number_parse(text, 1, INT64_MAX, &id))
+    (void)line;
+    if (!number_parse(fields[0], 1, INT64_MAX, &id))
         return false;
     if (has_option(context, OPTION_POD) &&
         pods_of_order(&context->config, (uint64_t)id) != context->pods_begin)
@@ -36,22 +38,8 @@ static bool add_id(struct audit *audit, const char *text)
 
 bool audit_read_acked(struct audit *audit, const char *path)
 {
-    char line[LINE_SIZE];
-    bool standard = strcmp(path, "-") == 0, good = true;
-    FILE *file = standard ? stdin : fopen(path, "re");
-    if (!file) {
-        say("%s: %s", path, strerror(errno));
-        return false;
-    }
-    for (size_t number = 1; good && fgets(line, sizeof line, file); number++) {
-        line[strcspn(line, "\r\n")] = '\0';
-        good = line[0] == '\0' || add_id(audit, line);
-        if (!good)
-            say("%s:%zu: not the id of an order", path, number);
-    }
-    if (!standard)
-        fclose(file);
-    return good;
+    static const struct csv csv = {{"order_id"}, 1, "the id of an order", add_id};
+    return csv_read(&csv, path, audit);
 }
 
 /* ---- what the service says of sales ---- */

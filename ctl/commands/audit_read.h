@@ -57,7 +57,7 @@ struct audit {
 /* Finds the sale of this sku in the present pod; NULL if it is not audited. */
 struct audit_sale *audit_find(struct audit *audit, const char *sku);
 
-/* Adds the ids of a file, one a line; "-" is standard input. With --pod the ids of other pods are
+/* Adds the ids of a file's column order_id, as csv_read does. With --pod the ids of other pods are
  * left out. False after a message. */
 bool audit_read_acked(struct audit *audit, const char *path);
 

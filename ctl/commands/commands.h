@@ -49,8 +49,9 @@ bool token_make(char out[2 * TOKEN_BYTES + 1]);
 /* Adds the settings that options name to a body. False after a message. */
 bool settings_add(const struct options *options, json_t *body);
 
-/* Reads TIME: "none", "now", "+30m" from now (s, m, h, d), or a time in UTC as the service takes
- * it. Returns a new JSON value, NULL if the text is anything else. */
+/* Reads TIME: "none", "now", "+30m" from now (s, m, h, d), or a time with its offset from UTC.
+ * Returns a new JSON value, the time in UTC, NULL if the text is anything else. */
+#define SETTINGS_TIME "a time with its offset like 2026-11-20T21:30:00+08:00, in UTC ...T13:30:00Z"
 json_t *settings_time(const char *text, int64_t now_ms);
 
 struct listing {

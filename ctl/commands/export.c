@@ -80,47 +80,43 @@ int listing_walk(struct context *context, struct listing *listing)
 
 /* ---- the file ---- */
 
-enum { USER_FIELD_SIZE = 2 * USER_ID_SIZE + 2 };
-
 struct export
 {
     FILE *out;
     bool json;
+    bool spreadsheet; /* see print_text */
     uint64_t count;
     int error; /* errno of a write that failed */
 };
 
-/* Writes a user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run
- * an id that begins like a formula, so it gets a ' in front; so does one that begins with a ', so
- * that removing one ' restores every id. */
-static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
+/* Writes a field of RFC 4180. A spreadsheet would run a user id that begins like a formula, so it
+ * gets a ' in front; so does one that begins with a ', so that removing one ' restores every id.
+ *
+ * why_formulas: a spreadsheet reads 250361722030784512, 00123 and 1e5 as numbers, and loses digits.
+ * The formula ="00123" is a text for Excel and LibreOffice, which save it as 00123. */
+static void print_text(const struct export *export, const char *text, bool guarded)
 {
-    bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
-    char *to = out;
-    if (quoted)
-        *to++ = '"';
-    if (user_id[0] != '\0' && strchr("=+-@'", user_id[0]))
-        *to++ = '\'';
-    for (const char *from = user_id; *from; from++) {
-        if (*from == '"')
-            *to++ = '"';
-        *to++ = *from;
-    }
-    if (quoted)
-        *to++ = '"';
-    *to = '\0';
-    return out;
+    bool formula = export->spreadsheet, quoted = formula || text[strcspn(text, "\",")] != '\0';
+    fputs(formula ? "\"=\"\"" : quoted ? "\"" : "", export->out);
+    if (guarded && !formula && *text != '\0' && strchr("=+-@'", *text))
+        fputc('\'', export->out);
+    for (; *text; text++)
+        if (*text == '"')
+            fputs(formula ? "\"\"\"\"" : "\"\"", export->out);
+        else
+            fputc(*text, export->out);
+    fputs(formula ? "\"\"\"," : quoted ? "\"," : ",", export->out);
 }
 
-static void print_line(FILE *out, const json_t *order)
+static void print_line(const struct export *export, const json_t *order)
 {
-    char user[USER_FIELD_SIZE], user_id[USER_ID_SIZE];
-    snprintf(user_id, sizeof user_id, "%s", answer_text(order, "user_id"));
-    fprintf(out, "%s,%s,%s,%lld,%lld,%s,%s,%s,%lld\r\n", answer_text(order, "order_id"),
-            answer_text(order, "sku"), user_field(user_id, user),
-            (long long)answer_integer(order, "qty"), (long long)answer_integer(order, "segment"),
-            answer_text(order, "status"), answer_text(order, "created_at"),
-            answer_text(order, "expires_at"), (long long)answer_integer(order, "round"));
+    print_text(export, answer_text(order, "order_id"), false);
+    print_text(export, answer_text(order, "sku"), false);
+    print_text(export, answer_text(order, "user_id"), true);
+    fprintf(export->out, "%lld,%lld,%s,%s,%s,%lld\r\n", (long long)answer_integer(order, "qty"),
+            (long long)answer_integer(order, "segment"), answer_text(order, "status"),
+            answer_text(order, "created_at"), answer_text(order, "expires_at"),
+            (long long)answer_integer(order, "round"));
 }
 
 static int take(void *argument, const json_t *order)
@@ -130,7 +126,7 @@ static int take(void *argument, const json_t *order)
         json_dumpf(order, export->out, JSON_COMPACT);
         fputc('\n', export->out);
     } else {
-        print_line(export->out, order);
+        print_line(export, order);
     }
     export->count++;
     if (ferror(export->out))
@@ -201,7 +197,9 @@ int export_run(struct context *context)
     const struct options *options = &context->options;
     const char *sku = options->values[OPTION_SKU], *status = options->values[OPTION_STATUS];
     int64_t after = 0;
-    struct export export = {.out = stdout, .json = has_option(context, OPTION_JSON)};
+    struct export export = {.out = stdout,
+                            .json = has_option(context, OPTION_JSON),
+                            .spreadsheet = has_option(context, OPTION_SPREADSHEET)};
     if ((sku && !sale_identifier(sku, "--sku")) ||
         (status && !sale_identifier(status, "--status")) ||
         !options_number(options, OPTION_AFTER, 1, INT64_MAX, 0, &after))

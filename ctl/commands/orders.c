@@ -158,7 +158,7 @@ int orders_extend(struct context *context)
         return EX_USAGE;
     json_t *time = settings_time(argument(context, 2), clock_wall_ms());
     if (!json_is_string(time)) {
-        say("TIME must be a span from now like +30m, or a time in UTC like 2026-11-20T21:30:00Z");
+        say("TIME must be a span from now like +30m, or " SETTINGS_TIME);
         return EX_USAGE;
     }
     json_t *body = json_pack("{s:o}", "expires_at", time);

@@ -15,17 +15,18 @@ struct payment_line {
 };
 
 struct payment_file {
+    const struct context *context;
     struct payment_line *lines;
     size_t count;
     json_t *places;      /* by its name, "REF of order ID", the place of a payment in `lines` */
-    json_t *faults;      /* sentences: lines that are no payment, payments that are there twice */
+    json_t *faults;      /* sentences: payments that are there twice */
     json_t *differences; /* sentences: what the service has told otherwise */
     size_t agreed;       /* lines that are as the service has told */
 };
 
-/* Reads a CSV file "payment_ref,order_id", with that line at its top or without; "-" is standard
- * input. One ref may pay several orders, with a line for each. With --pod the orders of other pods
- * are left out. False after a message. The caller frees the file in any case. */
+/* Reads the columns payment_ref and order_id of a file, as csv_read does. One ref may pay several
+ * orders, with a line for each. With --pod the orders of other pods are left out. False after a
+ * message. The caller frees the file in any case. */
 bool payment_file_read(struct payment_file *file, const struct context *context, const char *path);
 void payment_file_free(struct payment_file *file);
 

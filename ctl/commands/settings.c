@@ -1,6 +1,7 @@
 /* Changes a running sale's settings: seckillctl pause, resume, window, limit,
  * pay-within, late-payment, hold-max, grace. */
 
+#define _GNU_SOURCE /* strptime, timegm */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,17 +45,31 @@ static int64_t span_seconds(const char *text)
     return -1;
 }
 
+/* Reads a time with its offset from UTC, in whole seconds. */
+static bool read_time(const char *text, int64_t *seconds_out)
+{
+    struct tm given = {0}, local;
+    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &given);
+    if (end && *end == '.')
+        end += 1 + strspn(end + 1, "0123456789");
+    end = end ? strptime(end, "%z", &given) : NULL;
+    local = given; /* timegm turns February 30 into March */
+    *seconds_out = timegm(&local) - given.tm_gmtoff;
+    return end && *end == '\0' && local.tm_mday == given.tm_mday;
+}
+
 json_t *settings_time(const char *text, int64_t now_ms)
 {
     char written[TIME_SIZE];
     struct tm utc;
-    bool now = strcmp(text, "now") == 0;
-    int64_t span_s = text[0] == '+' ? span_seconds(text + 1) : -1;
+    int64_t span_s = text[0] == '+' ? span_seconds(text + 1) : -1, s = now_ms / 1000;
     if (strcmp(text, "none") == 0)
         return json_null();
-    if (!now && span_s < 0) /* the service checks the time */
-        return *text && strspn(text, "0123456789-:.TZ") == strlen(text) ? json_string(text) : NULL;
-    time_t seconds = (time_t)(now_ms / 1000 + (now ? 0 : span_s));
+    if (span_s >= 0)
+        s += span_s;
+    else if (strcmp(text, "now") != 0 && !read_time(text, &s))
+        return NULL;
+    time_t seconds = (time_t)s;
     if (!gmtime_r(&seconds, &utc))
         return NULL;
     size_t length = strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &utc);
@@ -104,8 +119,7 @@ static bool add_time(json_t *body, const char *member, const struct options *opt
 {
     const char *text = options->values[option];
     return !text || add(body, member, settings_time(text, now_ms), option,
-                        "none, now, a span from now like +30m, or a time in UTC like "
-                        "2026-11-20T21:30:00Z");
+                        "none, now, a span from now like +30m, or " SETTINGS_TIME);
 }
 
 static bool add_setting(json_t *body, const struct sale_setting *setting, const char *text)

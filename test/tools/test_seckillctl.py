@@ -143,7 +143,12 @@ def test_what_is_not_there(aimed, daemon):
                  "export --sku a,b", "create a --total 5 --key 'a b'"]:
         aimed(line, USAGE)
     assert "invalid_request" in aimed("create a --total 1 --segments 2", DATAERR).stderr
-    assert "ends_at" in aimed("window demo --ends 2099-99-01", DATAERR).stderr
+    told = aimed("window demo --ends 10:00", USAGE).stderr
+    assert "a time with its offset like 2026-11-20T21:30:00+08:00" in told
+    told = aimed("window demo --ends 1999-01-01T00:00:00Z --yes", DATAERR).stderr
+    assert "ends_at" in told
+    window = aimed.json("window demo --ends 2099-11-20T21:30:00+08:00")
+    assert window["ends_at"] == "2099-11-20T13:30:00.000Z"
 
 
 def test_reset_in_a_script_names_what_it_ends(aimed, daemon):
@@ -577,6 +582,39 @@ def test_user_ids_of_any_signs(aimed, daemon):
     assert aimed.json("audit demo")["sales"][0]["orders"] == len(names)
 
 
+def test_export_for_spreadsheets(aimed, daemon):
+    """Each id is a formula whose value is a text, and no part of it is run."""
+    daemon.reset("1e5", 100, 1)
+    names = ["00123", "1e5", "=1+1", "a,b", '"a",""b"', "2026-11-20", "250361722030784512"]
+    for name in names:
+        assert daemon.order("1e5", user_id=name).status == 201
+    rows = [json.loads(line) for line in aimed("export --json").stdout.splitlines()]
+    text = io.StringIO(aimed("export --spreadsheet").stdout, newline="")
+    for row, told in zip(rows, csv.DictReader(text, strict=True), strict=True):
+        for field in ("order_id", "sku", "user_id"):
+            formula = re.fullmatch(r'="((?:[^"]|"")*)"', told[field])
+            assert formula[1].replace('""', '"') == row[field]
+        assert (told["qty"], told["created_at"]) == (str(row["qty"]), row["created_at"])
+    assert [row["user_id"] for row in rows] == names
+
+
+@pytest.mark.skipif(not shutil.which("soffice"), reason="no LibreOffice is installed")
+def test_export_survives_a_spreadsheet(aimed, daemon, tmp_path):
+    daemon.reset("demo", 100, 1)
+    for name in ("00123", "1e5", "=1+1", "a,b", '"a"'):
+        assert daemon.order(user_id=name).status == 201
+    plain = [row[:3] for row in csv.reader(io.StringIO(aimed("export").stdout, newline=""))]
+    aimed("export --spreadsheet --output orders.csv")
+    for source, form in (("orders.csv", "ods"), ("saved/orders.ods", "csv")):
+        subprocess.run(["soffice", f"-env:UserInstallation=file://{tmp_path}/profile", "--headless",
+                        "--convert-to", form, "--outdir", "saved", source], cwd=tmp_path,
+                       check=True, capture_output=True, timeout=120)
+    saved = (tmp_path / "saved" / "orders.csv").read_text(encoding="utf-8")
+    told = [row[:3] for row in csv.reader(io.StringIO(saved, newline=""))]
+    assert told == [[field.removeprefix("'") for field in row] for row in plain]
+    assert aimed.json("audit demo --acked saved/orders.csv")["acked"] == 5
+
+
 def test_output_that_cannot_be_written(aimed, daemon):
     fill(daemon, 5000)
     with open("/dev/full", "wb") as full:
@@ -619,7 +657,9 @@ def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
     report = aimed.json("audit demo --acked acked", REFUSED)
     assert (report["acked"], report["repeated"], len(report["differences"])) == (13, 1, 1)
     acked.write_text("x\n")
-    aimed("audit demo --acked acked", NOINPUT)
+    assert "acked:1: not the id of an order" in aimed("audit demo --acked acked", NOINPUT).stderr
+    acked.write_text("\ufeff" + aimed("export --sku demo").stdout, encoding="utf-8")
+    assert aimed.json("audit demo --acked acked")["acked"] == 13
 
 
 def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
@@ -639,8 +679,7 @@ def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
     file.write_text("\n".join(lines))
     assert "payments that agree with the file: 4\n" in aimed("audit --payments payments.csv").stdout
     assert aimed.json("audit demo --payments payments.csv")["payments_agreed"] == 4
-    assert told(*lines, "", "pi_9,17", "pi_1,7", "x") == [
-        "line 9: not a payment_ref and an order id",
+    assert told(*lines, "", "pi_9,17", "pi_1,7") == [
         "line 7: the service does not know pi_9 of order 17",
         "line 8: the service does not know pi_1 of order 7"]
     assert told(*lines, f"pi_1,{one}") == [f"line 6: pi_1 of order {one} is in line 2 already"]
@@ -653,6 +692,10 @@ def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
     assert told(lines[1], line="audit other") == [
         f"pi_3 of order {other}, which is taken, is not in the file"]
     assert "nowhere: No such file" in aimed("audit --payments nowhere", NOINPUT).stderr
+    file.write_text("\r\n".join([*lines, "x", "y"]))
+    done = aimed("audit --payments payments.csv", NOINPUT)
+    assert done.stderr == "seckillctl: payments.csv:6: not a payment_ref and an order id\n"
+    assert done.stdout == ""
     both = [daemon.order(sku, user_id="u4").json()["order_id"] for sku in ("demo", "other")]
     for order in both:  # one payment of a basket of two skus
         assert daemon.pay(order, "pi_5").status == 200
@@ -661,6 +704,7 @@ def test_audit_compares_payments_with_the_export(aimed, daemon, tmp_path):
     assert daemon.unpay(both[0], "pi_5").status == 200  # the provider may not list it
     file.write_text("\n".join([*lines, f"pi_5,{both[1]}"]))
     assert aimed.json("audit --payments payments.csv")["payments_agreed"] == 5
+    file.write_text("\n".join(lines))
     daemon.stack.ledger.run(f"UPDATE orders SET status = 'refunded' WHERE order_id = {two}")
     found = differences(aimed, "audit demo --payments payments.csv")
     assert "demo: 1 orders whose payments contradict their status" in found
