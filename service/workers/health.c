@@ -3,7 +3,10 @@
  * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
  * ping, but take no order; nor does a Redis whose account lacks one of the commands that orders
  * need. Both probes are writes that change nothing, so they cost neither a line of Redis'
- * append-only file nor an fsync of the ledger. */
+ * append-only file nor an fsync of the ledger.
+ *
+ * why_one_is_enough: a lost master of a cluster affects only its own segments, and its replica
+ * takes over within seconds. Meanwhile orders that find a segment elsewhere are accepted. */
 #include "service/workers/health.h"
 
 #include <stdio.h>
@@ -18,7 +21,6 @@
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/node.h"
-#include "service/workers/cluster_probe.h"
 #include "service/workers/workers.h"
 #include "sql/server/server.h"
 
@@ -49,7 +51,7 @@ struct probe {
     /* For Redis: */
     char policy[POLICY_SIZE]; /* eviction policy, as last seen */
     _Atomic bool mute;        /* it refused to publish when last asked */
-    struct cluster_probe cluster;
+    char down[1024]; /* a cluster's masters that were down, with commas between; cut to fit */
 
     /* For the ledger: */
     struct ledger_weakness weakness; /* as last seen; its setting may be "" */
@@ -176,6 +178,73 @@ bool health_news(const struct health *health)
     return !atomic_load(&probe_of(health->probes[HEALTH_REDIS])->mute);
 }
 
+/* ---- the masters of a cluster ---- */
+
+/* A master, and a key in one of its slots. */
+struct master {
+    char place[URL_PLACE_SIZE];
+    char key[CLUSTER_KEY_SIZE];
+};
+
+/* Lists the masters that gave no answer; returns their number. */
+static size_t list_down(const struct master *masters, const struct script_call *calls, size_t count,
+                        char *down_out, size_t size)
+{
+    size_t down = 0, used = 0;
+    down_out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        if (calls[i].result == REDIS_ANSWERED)
+            continue;
+        int length =
+            snprintf(down_out + used, size - used, "%s%s", down > 0 ? "," : "", masters[i].place);
+        used = used + (size_t)length < size ? used + (size_t)length : size - 1;
+        down++;
+    }
+    return down;
+}
+
+static void note_change(struct probe *probe, const char *down, size_t down_count, size_t count,
+                        const char *error)
+{
+    metrics_gauge_set(GAUGE_REDIS_NODES_DOWN, (int64_t)down_count);
+    if (strcmp(down, probe->down) == 0)
+        return;
+    snprintf(probe->down, sizeof probe->down, "%s", down);
+    if (down_count == 0)
+        log_event(LOG_INFO, "redis_nodes_up", "of=%zu", count);
+    else
+        log_event(LOG_WARN, "redis_nodes_down", "nodes=%zu of=%zu addresses=%s error=%s effect=%s",
+                  down_count, count, LOG_QUOTE(down), LOG_QUOTE(error),
+                  LOG_QUOTE("their segments sell nothing until they answer or replicas take over"));
+}
+
+/* Probes all masters concurrently. True when at least one takes orders. Logs each change of the set
+ * of those that do not, and sets their metric. */
+static bool ask_masters(struct probe *probe, struct redis *redis)
+{
+    struct cluster *cluster = redis_cluster(redis);
+    size_t count = cluster_masters(cluster);
+    if (count == 0)
+        return false;
+    struct master *masters = calloc(count, sizeof *masters);
+    struct script_call *calls = calloc(count, sizeof *calls);
+    char down[sizeof probe->down];
+    if (!masters || !calls)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        snprintf(masters[i].place, URL_PLACE_SIZE, "%s", redis_place(cluster_master(cluster, i)));
+        cluster_master_key(cluster, i, STOCK_PREFIX "health:", masters[i].key);
+        script_begin(&calls[i], SCRIPT_health_probe);
+        script_key(&calls[i], masters[i].key);
+    }
+    script_run(redis, calls, count);
+    size_t down_count = list_down(masters, calls, count, down, sizeof down);
+    note_change(probe, down, down_count, count, redis_error(redis));
+    free(calls);
+    free(masters);
+    return down_count < count;
+}
+
 /* After a refusal the script's text goes again, as it does with the first order of a connection. */
 static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
@@ -183,7 +252,7 @@ static enum health_state ask_redis(struct probe *probe, const char **error_out)
     struct script_call call;
     bool takes_orders;
     if (redis_cluster(redis)) {
-        takes_orders = cluster_probe_ask(&probe->cluster, redis);
+        takes_orders = ask_masters(probe, redis);
     } else {
         script_begin(&call, SCRIPT_health_probe);
         script_key(&call, STOCK_PREFIX "health");
