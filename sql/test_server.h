@@ -98,6 +98,7 @@ static inline void sql_server_empty(void)
                   "DELETE FROM round_end;DELETE FROM payment;DELETE FROM refund_due;"
                   "DELETE FROM unpaid_count;"
                   "DELETE FROM event_batch;DELETE FROM event_sale;DELETE FROM webhook;"
+                  "DELETE FROM webhook_undelivered;"
                   "UPDATE event_feed SET next=1,oldest=1,before_at=NULL");
 }
 

@@ -33,6 +33,7 @@ static void print_list(const struct context *context, const json_t *webhooks)
         {"failures", "failures", CELL_NUMBER},
         {"failing since", "failing_since", CELL_TEXT},
         {"last status", "last_status", CELL_NUMBER},
+        {"undelivered", "undelivered", CELL_NUMBER},
         {"url", "url", CELL_TEXT},
     };
     size_t first = context->config.pod_count > 1 ? 0 : 1;
@@ -187,7 +188,7 @@ static int put(struct context *context, json_t *body, bool rotates)
         say("the secret is shown only now: give it to the receiver%s",
             rotates ? " within a day, in which the former one goes on signing" : "");
     if (status == EX_OK && reply.repeated && rotates)
-        say("the secret may have been replaced twice: the receiver needs the new one at once");
+        say("if the first try replaced it, this is the same secret");
     if (status == EX_OK && reply.repeated && !rotates && !secret)
         say("if the first try made the webhook, its secret was lost: seckillctl webhooks rotate %s",
             argument(context, 2));
@@ -233,7 +234,9 @@ static int add(struct context *context)
 
 static int rotate(struct context *context)
 {
-    static const char *const settings[] = {"url", "types", "skus", "batch", "concurrency"};
+    static const char *const settings[] = {"url",         "types",     "skus",        "batch",
+                                           "concurrency", "timeout_s", "retry_max_s", "give_up_s",
+                                           "content_type"}; /* absent headers stay */
     struct reply reply;
     int status = read_webhook(context, &reply);
     if (status != EX_OK)

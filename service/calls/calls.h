@@ -93,7 +93,8 @@ enum call_start call_sale_retire(struct request *request, const struct call *cal
 enum call_start call_sale_reconcile(struct request *request, const struct call *call);
 
 /* GET /admin/webhooks; GET, PUT and DELETE /admin/webhooks/{name}; POST
- * /admin/webhooks/{name}/pause, /resume, /replay and /test. */
+ * /admin/webhooks/{name}/pause, /resume, /replay and /test; GET /admin/webhooks/{name}/undelivered;
+ * POST /admin/webhooks/{name}/undelivered/replay and /discard. */
 enum call_start call_webhook_list(struct request *request, const struct call *call);
 enum call_start call_webhook_get(struct request *request, const struct call *call);
 enum call_start call_webhook_put(struct request *request, const struct call *call);
@@ -102,6 +103,9 @@ enum call_start call_webhook_pause(struct request *request, const struct call *c
 enum call_start call_webhook_resume(struct request *request, const struct call *call);
 enum call_start call_webhook_replay(struct request *request, const struct call *call);
 enum call_start call_webhook_test(struct request *request, const struct call *call);
+enum call_start call_webhook_undelivered(struct request *request, const struct call *call);
+enum call_start call_webhook_resend(struct request *request, const struct call *call);
+enum call_start call_webhook_discard(struct request *request, const struct call *call);
 
 /* GET and PUT /admin/log-level; GET, POST and DELETE /admin/drain. */
 enum call_start call_process_level_get(struct request *request, const struct call *call);

@@ -41,6 +41,17 @@ static json_t *skus_json(const struct webhook_settings *settings)
     return list;
 }
 
+static const char *const content_types[] = {"application/json", "application/cloudevents+json"};
+
+/* The names alone: the values are secrets. */
+static json_t *headers_json(const struct webhook_settings *settings)
+{
+    json_t *list = json_array();
+    for (const char *at = settings->headers; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        json_array_append_new(list, json_stringn(at, strcspn(at, ":")));
+    return list;
+}
+
 /* A webhook without its secrets. */
 static json_t *webhook_json(const struct ledger_webhook *webhook,
                             const struct ledger_event_bounds *bounds)
@@ -49,13 +60,17 @@ static json_t *webhook_json(const struct ledger_webhook *webhook,
     const struct webhook_progress *progress = &webhook->progress;
     char position[24];
     snprintf(position, sizeof position, "%llu", (unsigned long long)progress->position);
-    json_t *object =
-        json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:I, s:I, s:i}", "name", webhook->name,
-                  "url", settings->url, "types", types_json(settings), "skus", skus_json(settings),
-                  "batch", (int)settings->batch, "concurrency", (int)settings->concurrency, "state",
-                  webhook_state_name(webhook->state), "position", position, "lag",
-                  (json_int_t)webhook_lag(webhook, bounds), "delivered",
-                  (json_int_t)progress->delivered, "failures", (int)progress->failures);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:o, s:s, s:o, s:s, s:s, s:I, s:I, s:i, s:i}", "name", webhook->name,
+        "url", settings->url, "types", types_json(settings), "skus", skus_json(settings),
+        "content_type", content_types[settings->cloudevents], "header_names",
+        headers_json(settings), "state", webhook_state_name(webhook->state), "position", position,
+        "lag", (json_int_t)webhook_lag(webhook, bounds), "delivered",
+        (json_int_t)progress->delivered, "failures", (int)progress->failures, "undelivered",
+        (int)webhook->undelivered);
+#define ADD(name, ...) json_object_set_new(object, #name, json_integer(settings->name));
+    WEBHOOK_NUMBERS(ADD)
+#undef ADD
     if (webhook->reason != WEBHOOK_REASON_NONE)
         json_object_set_new(object, "reason", json_string(webhook_reason_name(webhook->reason)));
     if (progress->last_ms != 0) {
@@ -64,7 +79,11 @@ static json_t *webhook_json(const struct ledger_webhook *webhook,
     }
     add_time(object, "last_at", progress->last_ms);
     add_time(object, "failing_since", progress->failing_since_ms);
-    add_time(object, "next_try_at", progress->next_try_ms);
+    add_time(object, "retrying_since", webhook->retrying_since_ms);
+    if (progress->next_try_ms > bounds->now_ms) {
+        add_time(object, "next_try_at", progress->next_try_ms);
+        json_object_set_new(object, "waits_for", json_string(webhook_wait_name(progress->wait)));
+    }
     add_time(object, "created_at", webhook->created_ms);
     return object;
 }
@@ -116,6 +135,13 @@ static void end_action(const struct call_worker *worker, struct request *request
     call_end_action(request->answer.status < 300 ? LOG_INFO : LOG_WARN, "webhook_changed",
                     worker->service, request, "", "webhook=%s action=%s status=%u",
                     request->call.sku, action, request->answer.status);
+}
+
+static void end_change(const struct call_worker *worker, struct request *request,
+                       enum ledger_result result, const char *action)
+{
+    answer_change(worker, request, result, 200, NULL);
+    end_action(worker, request, action);
 }
 
 /* ---- parts of a call ---- */
@@ -190,6 +216,7 @@ static void put(struct call_worker *worker, struct request *request)
     answer_change(worker, request, result, created ? 201 : 200,
                   created || request->call.rotate ? secret : NULL);
     explicit_bzero(secret, sizeof secret);
+    explicit_bzero(request->call.webhook, sizeof *request->call.webhook);
     end_action(worker, request, "set");
 }
 
@@ -234,24 +261,50 @@ struct body {
     bool rotate;
 };
 
+static const char *read_headers(const json_t *headers, struct webhook_settings *settings)
+{
+    const char *name, *fault = NULL;
+    json_t *value;
+    settings->headers_stay = !headers;
+    if (headers && !json_is_object(headers))
+        return "headers must be an object of at most 8 texts, of 2048 bytes together.";
+    json_object_foreach((json_t *)headers, name, value) if (!fault)
+    {
+        const char *text = json_is_string(value) ? json_string_value(value) : "";
+        bool whole = strlen(text) == json_string_length(value);
+        fault = webhook_header_add(settings->headers, name, whole ? text : "");
+    }
+    return fault;
+}
+
 /* Returns NULL, or the fault. */
 static const char *read_settings(const json_t *object, struct body *body)
 {
+#define FIELD(name, least, most, usual)                                                            \
+    {#name,                                                                                        \
+     FIELD_NUMBER,                                                                                 \
+     offsetof(struct body, settings.name),                                                         \
+     #name " must be a whole number from " #least " to " #most ".",                                \
+     .min = least,                                                                                 \
+     .max = most},
     static const struct call_field fields[FIELDS_MAX] = {
         {"url", FIELD_TEXT, offsetof(struct body, settings.url),
          "url must be a string of at most 512 characters.", .must = true, .copy = copy_url},
-        {"batch", FIELD_NUMBER, offsetof(struct body, settings.batch),
-         "batch must be a whole number from 1 to 1000.", .min = 1, .max = WEBHOOK_BATCH_MAX},
-        {"concurrency", FIELD_NUMBER, offsetof(struct body, settings.concurrency),
-         "concurrency must be a whole number from 1 to 16.", .min = 1,
-         .max = WEBHOOK_CONCURRENCY_MAX},
         {"rotate_secret", FIELD_SWITCH, offsetof(struct body, rotate),
          .detail = "rotate_secret must be true or false."},
-    };
+        {"content_type", FIELD_WORD, offsetof(struct body, settings.cloudevents),
+         "content_type must be application/json or application/cloudevents+json.",
+         .words = {"application/json", "application/cloudevents+json"}},
+        WEBHOOK_NUMBERS(FIELD)};
+#undef FIELD
     unsigned found = 0;
     const json_t *types = json_object_get(object, "types"), *skus = json_object_get(object, "skus");
+    const json_t *headers = json_object_get(object, "headers");
     const char *fault = call_read_fields(object, fields, body, &found);
-    size_t known = (size_t)__builtin_popcount(found) + (types != NULL) + (skus != NULL);
+    size_t known =
+        (size_t)__builtin_popcount(found) + (types != NULL) + (skus != NULL) + (headers != NULL);
+    if (!fault)
+        fault = read_headers(headers, &body->settings);
     if (fault)
         return fault;
     if (!read_list(types, &body->settings, take_type))
@@ -259,7 +312,8 @@ static const char *read_settings(const json_t *object, struct body *body)
     if (!read_list(skus, &body->settings, take_sku))
         return "skus must be an array of at most 32 skus, each " SKU_FORM;
     return json_object_size(object) > known ? "There is a field other than url, types, skus, "
-                                              "batch, concurrency and rotate_secret."
+                                              "content_type, headers, batch, concurrency, "
+                                              "timeout_s, retry_max_s, give_up_s and rotate_secret."
                                             : NULL;
 }
 
@@ -278,8 +332,9 @@ static const char *read_put(const struct call *call, struct body *body)
 
 enum call_start call_webhook_put(struct request *request, const struct call *call)
 {
-    enum { CONCURRENCY = 4 }; /* unless the call says another */
-    struct body body = {.settings = {.batch = 1, .concurrency = CONCURRENCY}};
+#define USUAL(name, min, max, usual) .name = usual,
+    struct body body = {.settings = {WEBHOOK_NUMBERS(USUAL).types = 0}};
+#undef USUAL
     if (!read_name(request, call))
         return START_ANSWERED;
     const char *fault = read_put(call, &body);
@@ -289,6 +344,7 @@ enum call_start call_webhook_put(struct request *request, const struct call *cal
     if (!request->call.webhook)
         abort();
     *request->call.webhook = body.settings;
+    explicit_bzero(&body.settings.headers, sizeof body.settings.headers);
     request->call.rotate = body.rotate;
     return call_send_one(request, put, true);
 }
@@ -318,9 +374,8 @@ enum call_start call_webhook_delete(struct request *request, const struct call *
 
 static void pause_webhook(struct call_worker *worker, struct request *request)
 {
-    answer_change(worker, request,
-                  ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), 200, NULL);
-    end_action(worker, request, "pause");
+    end_change(worker, request,
+               ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), "pause");
 }
 
 enum call_start call_webhook_pause(struct request *request, const struct call *call)
@@ -330,9 +385,8 @@ enum call_start call_webhook_pause(struct request *request, const struct call *c
 
 static void resume(struct call_worker *worker, struct request *request)
 {
-    answer_change(worker, request,
-                  ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), 200, NULL);
-    end_action(worker, request, "resume");
+    end_change(worker, request,
+               ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), "resume");
 }
 
 enum call_start call_webhook_resume(struct request *request, const struct call *call)
@@ -380,16 +434,90 @@ enum call_start call_webhook_replay(struct request *request, const struct call *
                : START_ANSWERED;
 }
 
+/* ---- requests that were given up ---- */
+
+static void add_aside(const struct webhook_aside *aside, void *list)
+{
+    json_t *object = json_pack("{s:s, s:i, s:s}", "id", aside->id, "events", (int)aside->events,
+                               "last_answer", aside->answer);
+    json_t *body = json_loads(aside->body, 0, NULL);
+    add_time(object, "failing_since", aside->failing_since_ms);
+    add_time(object, "given_up_at", aside->given_up_ms);
+    if (body)
+        json_object_set_new(object, "body", body);
+    json_array_append_new(list, object);
+}
+
+static void list_undelivered(struct call_worker *worker, struct request *request)
+{
+    enum { SHOWN_MAX = 4096 }; /* bytes of a body */
+    struct ledger_webhook webhook;
+    json_t *object = look(worker, request, &webhook), *list = json_array();
+    explicit_bzero(&webhook, sizeof webhook);
+    if (object && ledger_webhook_asides(stock_ledger(worker->stock), request->call.sku, true,
+                                        SHOWN_MAX, add_aside, list) != LEDGER_OK)
+        answer_fault(worker, request, LEDGER_FAILED);
+    else if (object)
+        answer_json(&request->answer, 200, json_pack("{s:O}", "undelivered", list));
+    json_decref(list);
+    json_decref(object);
+}
+
+enum call_start call_webhook_undelivered(struct request *request, const struct call *call)
+{
+    return hand_on(request, call, list_undelivered, false);
+}
+
+static void resend(struct call_worker *worker, struct request *request)
+{
+    enum ledger_result result = ledger_webhook_resend(
+        stock_ledger(worker->stock), request->call.sku, request->call.key, request->call.discard);
+    if (result == LEDGER_LIMIT)
+        answer_problem(&request->answer, PROBLEM_OVERLOADED);
+    else
+        answer_change(worker, request, result == LEDGER_NO ? LEDGER_OK : result, 200, NULL);
+    if (result == LEDGER_NO && request->answer.status == 200)
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_UNDELIVERED);
+    end_action(worker, request,
+               request->call.discard ? "discard_undelivered" : "replay_undelivered");
+}
+
+static enum call_start hand_on_id(struct request *request, const struct call *call, bool discard)
+{
+    static const struct call_body body = {
+        .fields = {{"id", FIELD_TEXT, offsetof(struct request_call, key),
+                    "id must be the id of an undelivered request.", .must = true,
+                    .copy = identifier_copy}},
+        .other = "There is a field other than id.",
+    };
+    request->call.discard = discard;
+    return read_name(request, call) && call_read_body(request, call, &body, &request->call)
+               ? call_send_one(request, resend, true)
+               : START_ANSWERED;
+}
+
+enum call_start call_webhook_resend(struct request *request, const struct call *call)
+{
+    return hand_on_id(request, call, false);
+}
+
+enum call_start call_webhook_discard(struct request *request, const struct call *call)
+{
+    return hand_on_id(request, call, true);
+}
+
 /* ---- test ---- */
 
 enum { TEST_MS_MAX = 3000, TEST_SPARE_MS = 300 };
 
-/* The time for the receiver's answer, so that ours comes before the end of the call. */
+/* The time for the receiver's answer, so that ours comes before the end of the call. 0: other tests
+ * have taken more than half of it. */
 static long test_ms(const struct call_worker *worker, const struct request *request)
 {
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
-    int64_t left_ms = call_bound_ms(&worker->service->config, true) - passed_ms - TEST_SPARE_MS;
-    return left_ms > TEST_MS_MAX ? TEST_MS_MAX : left_ms > 1 ? (long)left_ms : 1;
+    int64_t all_ms = call_bound_ms(&worker->service->config, true) - TEST_SPARE_MS;
+    int64_t left_ms = all_ms - passed_ms, own_ms = all_ms < TEST_MS_MAX ? all_ms : TEST_MS_MAX;
+    return left_ms >= own_ms ? own_ms : left_ms >= own_ms / 2 && left_ms > 0 ? left_ms : 0;
 }
 
 static void fill_test(const struct call_worker *worker, struct webhook_call *webhook,
@@ -397,6 +525,7 @@ static void fill_test(const struct call_worker *worker, struct webhook_call *web
 {
     char time[LEDGER_TIME_SIZE];
     unsigned pod = worker->service->config.pod;
+    bool batch = webhook->webhook->settings.batch > 1;
     ledger_time_format(webhook->now_ms, time);
     snprintf(id, WEBHOOK_ID_SIZE, "test_%u_%lld", pod, (long long)webhook->now_ms);
     webhook->id = id;
@@ -405,11 +534,11 @@ static void fill_test(const struct call_worker *worker, struct webhook_call *web
         (size_t)snprintf(webhook->body, ANSWER_INLINE_MAX,
                          "%s{\"specversion\":\"1.0\",\"id\":\"%s\",\"source\":\"/seckill/%u\","
                          "\"type\":\"webhook.test\",\"time\":\"%s\",\"data\":{}}%s",
-                         webhook->batch ? "[" : "", id, pod, time, webhook->batch ? "]" : "");
+                         batch ? "[" : "", id, pod, time, batch ? "]" : "");
 }
 
-static json_t *try_once(struct call_worker *worker, const struct request *request,
-                        const struct ledger_webhook *webhook)
+static json_t *try_once(struct call_worker *worker, const struct ledger_webhook *webhook,
+                        long timeout_ms)
 {
     static const char *const words[] = {
         [WEBHOOK_OUTCOME_OK] = "ok",           [WEBHOOK_OUTCOME_FAILED] = "failed",
@@ -420,12 +549,9 @@ static json_t *try_once(struct call_worker *worker, const struct request *reques
     char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], id[WEBHOOK_ID_SIZE];
     struct webhook_call try = {
         .client = &client,
-        .url = webhook->settings.url,
-        .secret = webhook->secret,
-        .old_secret = webhook->old_secret,
-        .batch = webhook->settings.batch > 1,
+        .webhook = webhook,
         .now_ms = synced_clock_ms(&worker->service->clock),
-        .timeout_ms = test_ms(worker, request),
+        .timeout_ms = timeout_ms,
     };
     webhook_client_init(&client, &worker->service->config);
     fill_test(worker, &try, text, id);
@@ -442,8 +568,11 @@ static void test(struct call_worker *worker, struct request *request)
     struct ledger_webhook webhook;
     enum ledger_result result =
         ledger_webhook_find(stock_ledger(worker->stock), request->call.sku, &webhook);
-    if (result == LEDGER_OK)
-        answer_json(&request->answer, 200, try_once(worker, request, &webhook));
+    long timeout_ms = test_ms(worker, request);
+    if (result == LEDGER_OK && timeout_ms > 0)
+        answer_json(&request->answer, 200, try_once(worker, &webhook, timeout_ms));
+    else if (result == LEDGER_OK)
+        answer_problem(&request->answer, PROBLEM_OVERLOADED);
     else
         answer_fault(worker, request, result);
     explicit_bzero(&webhook, sizeof webhook);

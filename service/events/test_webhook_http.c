@@ -85,21 +85,55 @@ static void test_retry_after_is_seconds_or_a_date(void **state)
                          rows[i].seconds);
 }
 
-static void test_waits_double_up_to_an_hour(void **state)
+enum { HOUR_MS = 3600 * 1000 };
+
+static void test_waits_stay_short_for_an_hour(void **state)
 {
     (void)state;
-    assert_int_equal(webhook_backoff_ms(1, 0), 1000);
-    assert_int_equal(webhook_backoff_ms(2, 0), 2000);
-    assert_int_equal(webhook_backoff_ms(12, 0), 2048000);
-    assert_int_equal(webhook_backoff_ms(13, 0), 3600000);
-    assert_int_equal(webhook_backoff_ms(UINT32_MAX, 0), 3600000);
+    assert_int_equal(webhook_backoff_ms(1, 0, HOUR_MS, 0), 1000);
+    assert_int_equal(webhook_backoff_ms(2, 0, HOUR_MS, 0), 2000);
+    assert_int_equal(webhook_backoff_ms(4, 0, HOUR_MS, 0), 8000);
+    assert_int_equal(webhook_backoff_ms(5, 0, HOUR_MS, 0), 15000);
+    assert_int_equal(webhook_backoff_ms(UINT32_MAX, HOUR_MS, HOUR_MS, 0), 15000);
+    assert_int_equal(webhook_backoff_ms(UINT32_MAX, 2 * HOUR_MS, HOUR_MS, 0), HOUR_MS / 4 + 15000);
+    assert_int_equal(webhook_backoff_ms(UINT32_MAX, 9 * HOUR_MS, HOUR_MS, 0), HOUR_MS);
+    assert_int_equal(webhook_backoff_ms(UINT32_MAX, INT64_C(100) * HOUR_MS, 3000, 0), 3000);
     for (int random = 0; random < 5000; random++)
-        assert_int_in_range(webhook_backoff_ms(1, random), 500, 1000);
+        assert_int_in_range(webhook_backoff_ms(1, 0, HOUR_MS, random), 500, 1000);
+}
+
+/* ---- headers of operators ---- */
+
+static void test_headers_that_are_not_the_operators_are_refused(void **state)
+{
+    static const char *const names[] = {
+        "",           "a b",          "a:",        "a\r\nb",     "\xc3\xa9",          "Host",
+        "WEBHOOK-ID", "Content-Type", "X-API-KEY", "Connection", "Transfer-Encoding", "expect"};
+    static const char *const values[] = {"",     " a",   "a ",      "a\r\nHost: b",
+                                         "a\nb", "a\tb", "\xc3\xa9"};
+    char lines[WEBHOOK_HEADERS_SIZE] = "", name[8], value[WEBHOOK_HEADERS_SIZE];
+    (void)state;
+    assert_null(webhook_header_add(lines, "X-Api-Key", "a b"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_non_null(webhook_header_add(lines, names[i], "a"));
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        assert_non_null(webhook_header_add(lines, "B", values[i]));
+    assert_string_equal(lines, "X-Api-Key: a b");
+    memset(value, 'v', sizeof value);
+    value[WEBHOOK_HEADERS_SIZE - sizeof "X-Api-Key: a b\nB: "] = '\0';
+    assert_non_null(webhook_header_add(lines, "BB", value));
+    assert_null(webhook_header_add(lines, "B", value));
+    strcpy(lines, "");
+    for (int i = 0; i <= 8; i++) {
+        sprintf(name, "n%d", i);
+        assert_true(!webhook_header_add(lines, name, "v") == (i < 8));
+    }
 }
 
 /* ---- targets ---- */
 
 static struct webhook_client client;
+static struct ledger_webhook webhook = {.settings = {.cloudevents = true}, .secret = SECRET};
 
 static void allow(const char *networks)
 {
@@ -113,15 +147,14 @@ static enum webhook_outcome post(const char *url, const char *resolve, struct we
 {
     char text[WEBHOOK_HEAD_MAX + 2] = "";
     *call = (struct webhook_call){.client = &client,
-                                  .url = url,
-                                  .secret = SECRET,
-                                  .old_secret = "",
+                                  .webhook = &webhook,
                                   .id = "evt_0_1",
                                   .body = text + WEBHOOK_HEAD_MAX,
                                   .length = 2,
                                   .now_ms = 1795204800000,
                                   .timeout_ms = 5000};
     memcpy(call->body, "{}", 2);
+    strcpy(webhook.settings.url, url);
     struct curl_slist *names = resolve ? curl_slist_append(NULL, resolve) : NULL;
     webhook_call_begin(call);
     curl_easy_setopt(call->easy, CURLOPT_RESOLVE, names);
@@ -260,6 +293,17 @@ static bool allowed(const char *text, bool tls)
     return webhook_address_allowed(&client.own, &address, tls);
 }
 
+static void test_name_with_one_allowed_address_tells_both(void **state)
+{
+    struct webhook_call call;
+    (void)state;
+    allow("127.0.0.1/32");
+    assert_int_equal(post("http://two.example:9/", "two.example:9:127.0.0.2,127.0.0.1", &call),
+                     WEBHOOK_OUTCOME_FAILED);
+    assert_non_null(strstr(call.answer, "not allowed"));
+    assert_non_null(strstr(call.answer, "onnect"));
+}
+
 static void test_public_addresses_need_tls_and_own_networks_do_not(void **state)
 {
     (void)state;
@@ -382,6 +426,24 @@ static void test_request_has_the_headers_of_the_specification(void **state)
     assert_null(strstr(receiver.request, SECRET));
 }
 
+static void test_settings_choose_type_and_headers(void **state)
+{
+    struct receiver receiver;
+    struct webhook_call call;
+    (void)state;
+    allow("127.0.0.0/8");
+    webhook.settings.cloudevents = false;
+    assert_null(webhook_header_add(webhook.settings.headers, "X-Api-Key", "k 1"));
+    assert_null(webhook_header_add(webhook.settings.headers, "Authorization", "Basic dTpw"));
+    assert_int_equal(exchange(&receiver, "HTTP/1.1 204 No Content\r\n\r\n", &call),
+                     WEBHOOK_OUTCOME_OK);
+    webhook.settings.cloudevents = true;
+    webhook.settings.headers[0] = '\0';
+    assert_non_null(strstr(receiver.request, "\r\nContent-Type: application/json\r\n"));
+    assert_non_null(strstr(receiver.request, "\r\nX-Api-Key: k 1\r\n"));
+    assert_non_null(strstr(receiver.request, "\r\nAuthorization: Basic dTpw\r\n"));
+}
+
 static void test_answers_are_judged_by_their_status(void **state)
 {
     static const struct {
@@ -432,13 +494,16 @@ int main(void)
         cmocka_unit_test(test_key_of_32_bytes_loses_its_padding),
         cmocka_unit_test(test_secrets_differ_and_sign),
         cmocka_unit_test(test_retry_after_is_seconds_or_a_date),
-        cmocka_unit_test(test_waits_double_up_to_an_hour),
+        cmocka_unit_test(test_waits_stay_short_for_an_hour),
+        cmocka_unit_test(test_headers_that_are_not_the_operators_are_refused),
         cmocka_unit_test(test_address_that_is_not_public_is_never_connected_to),
         cmocka_unit_test(test_url_of_such_an_address_is_refused_at_once),
         cmocka_unit_test(test_name_is_judged_by_the_address_of_its_last_look_up),
+        cmocka_unit_test(test_name_with_one_allowed_address_tells_both),
         cmocka_unit_test(test_public_addresses_need_tls_and_own_networks_do_not),
         cmocka_unit_test(test_urls_are_checked),
         cmocka_unit_test(test_request_has_the_headers_of_the_specification),
+        cmocka_unit_test(test_settings_choose_type_and_headers),
         cmocka_unit_test(test_answers_are_judged_by_their_status),
         cmocka_unit_test(test_long_answer_is_cut_and_made_printable),
     };

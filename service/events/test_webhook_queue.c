@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/events/event_text.h"
 #include "service/events/webhook_queue.h"
 
 static struct webhook_queue queue;
@@ -23,8 +24,12 @@ static int start(void **state)
 static void add_event(enum ledger_event_type type, uint64_t order_id, const char *sku)
 {
     struct ledger_event event = {.type = type, .order_id = order_id};
+    struct event_writer writer;
+    char text[EVENT_TEXT_MAX];
     strcpy(event.sku, sku);
-    webhook_queue_add(&queue, &event, queue.next++, strdup("{}"), 2);
+    event_writer_init(&writer, 0, 0);
+    *event_text(text, &writer, &event, queue.next) = '\0';
+    webhook_queue_add(&queue, queue.next++, strdup(text), strlen(text));
 }
 
 /* Adds an event of each of these orders, in their order. */
@@ -94,6 +99,40 @@ static void test_position_is_that_of_the_first_event_not_delivered(void **state)
     webhook_queue_deliver(&queue, &run);
     assert_int_equal(webhook_queue_position(&queue), 8);
     assert_int_equal(webhook_queue_room(&queue), WEBHOOK_QUEUE_MAX);
+}
+
+static void test_set_aside_events_hold_their_orders_alone(void **state)
+{
+    char body[4 * EVENT_TEXT_MAX];
+    (void)state;
+    add("abab");
+    add_event(LEDGER_EVENT_SOLD_OUT, 0, "s");
+    expect(2, 1, 2); /* a b */
+    strcpy(body, webhook_event_at(&queue, 0)->text);
+    strcat(body, webhook_event_at(&queue, 1)->text);
+    webhook_queue_hold(&queue, body, 1);
+    webhook_queue_deliver(&queue, &run);
+    assert_int_equal(webhook_queue_position(&queue), 3);
+    expect(2, 5, 1);
+    expect_none(2);
+    webhook_queue_hold(&queue, body, -1);
+    expect(2, 3, 2);
+}
+
+static void test_text_of_a_client_is_no_subject(void **state)
+{
+    struct ledger_event event = {.type = LEDGER_EVENT_PAID, .order_id = 1};
+    struct event_writer writer;
+    char text[EVENT_TEXT_MAX];
+    size_t held = 0;
+    (void)state;
+    strcpy(event.user_id, ",\"subject\":\"7\"");
+    event_writer_init(&writer, 0, 0);
+    *event_text(text, &writer, &event, 1) = '\0';
+    webhook_queue_hold(&queue, text, 1);
+    for (size_t i = 0; i < WEBHOOK_QUEUE_SUBJECTS; i++)
+        held += queue.open[i];
+    assert_int_equal(held, 1);
 }
 
 static void test_events_of_a_sale_go_one_after_the_other(void **state)
@@ -173,6 +212,8 @@ int main(void)
         TEST(test_events_of_one_order_go_one_after_the_other),
         TEST(test_batch_has_no_gap_and_may_hold_an_order_twice),
         TEST(test_position_is_that_of_the_first_event_not_delivered),
+        TEST(test_set_aside_events_hold_their_orders_alone),
+        TEST(test_text_of_a_client_is_no_subject),
         TEST(test_events_of_a_sale_go_one_after_the_other),
         TEST(test_every_event_goes_once_and_in_its_order),
         TEST(test_orders_of_one_moment_pass_each_other),

@@ -20,7 +20,10 @@ enum {
     SECRET_BYTES = 32,
     RECEIVED_MAX = 4096, /* bytes of an answer; the rest is not waited for */
     HEADER_SIZE = 2 * WEBHOOK_SIGNATURE_SIZE + 64,
+    HEADERS_MAX = 8, /* of an operator */
 };
+
+#define HEADER_NAME_SIGNS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 /* ---- signatures and waits ---- */
 
@@ -75,26 +78,74 @@ unsigned webhook_retry_after_s(const char *text, int64_t now_ms)
     return seconds <= 0 ? 0 : seconds < RETRY_AFTER_S_MAX ? (unsigned)seconds : RETRY_AFTER_S_MAX;
 }
 
-int64_t webhook_backoff_ms(unsigned failures, int random)
+int64_t webhook_backoff_ms(unsigned failures, int64_t failing_ms, int64_t max_ms, int random)
 {
-    enum { FIRST_MS = 1000, LAST_MS = 3600 * 1000, DOUBLINGS = 12 };
-    static_assert(FIRST_MS << DOUBLINGS >= LAST_MS, "the last doubling passes the end");
+    enum { FIRST_MS = 1000, QUICK_MS = 15 * 1000, HOUR_MS = 3600 * 1000, DOUBLINGS = 12 };
+    static_assert(FIRST_MS << DOUBLINGS >= 1000 * (int)WEBHOOK_MAX_retry_max_s, "passes the end");
     assert(failures > 0);
-    int ms = FIRST_MS << (failures > DOUBLINGS ? DOUBLINGS : failures - 1);
-    ms = ms > LAST_MS ? LAST_MS : ms;
+    int64_t most_ms = failing_ms <= HOUR_MS ? QUICK_MS : QUICK_MS + (failing_ms - HOUR_MS) / 4;
+    int64_t ms = FIRST_MS << (failures > DOUBLINGS ? DOUBLINGS : failures - 1);
+    ms = ms > most_ms ? most_ms : ms;
+    ms = ms > max_ms ? max_ms : ms;
     return ms - random % (ms / 2 + 1);
 }
 
 /* ---- headers ---- */
 
-static void add_header(struct webhook_call *call, const char *name, const char *value)
+const char *webhook_header_add(char lines[WEBHOOK_HEADERS_SIZE], const char *name,
+                               const char *value)
 {
-    char line[HEADER_SIZE];
-    snprintf(line, sizeof line, "%s: %s", name, value);
+    static const char *const ours[] = {"host",       "user-agent", "expect",
+                                       "connection", "te",         "transfer-encoding",
+                                       "trailer",    "upgrade",    "keep-alive"};
+    size_t length = strlen(lines), name_length = strlen(name), count = 1;
+    bool taken = strncasecmp(name, "webhook-", 8) == 0 || strncasecmp(name, "content-", 8) == 0;
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        taken |= strcasecmp(name, ours[i]) == 0;
+    for (const char *at = lines; *at; at += strcspn(at, "\n"), at += *at == '\n', count++)
+        taken |= strncasecmp(at, name, name_length) == 0 && at[name_length] == ':';
+    if (name_length == 0 || name_length != strspn(name, HEADER_NAME_SIGNS) || taken)
+        return "headers has a name that is not one of HTTP, comes twice, or is the service's.";
+    for (const char *at = value; *at; at++)
+        taken |= *at < ' ' || *at > '~';
+    if (taken || value[0] <= ' ' || value[strlen(value) - 1] == ' ')
+        return "headers has a value that is not of visible ASCII characters, with blanks inside.";
+    if (count > HEADERS_MAX || length + name_length + strlen(value) + 4 > WEBHOOK_HEADERS_SIZE)
+        return "headers must be an object of at most 8 texts, of 2048 bytes together.";
+    sprintf(lines + length, "%s%s: %s", length > 0 ? "\n" : "", name, value);
+    return NULL;
+}
+
+static void add_line(struct webhook_call *call, const char *line)
+{
     struct curl_slist *longer = curl_slist_append(call->headers, line);
     if (!longer)
         abort();
     call->headers = longer;
+}
+
+static void add_header(struct webhook_call *call, const char *name, const char *value)
+{
+    char line[HEADER_SIZE];
+    snprintf(line, sizeof line, "%s: %s", name, value);
+    add_line(call, line);
+}
+
+static void add_settings(struct webhook_call *call)
+{
+    const struct webhook_settings *settings = &call->webhook->settings;
+    char line[WEBHOOK_HEADERS_SIZE];
+    add_header(call, "Content-Type",
+               !settings->cloudevents ? "application/json"
+               : call->body[0] == '[' ? "application/cloudevents-batch+json"
+                                      : "application/cloudevents+json");
+    for (const char *at = settings->headers; *at; at += *at == '\n') {
+        size_t length = strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)length, at);
+        add_line(call, line);
+        at += length;
+    }
+    explicit_bzero(line, sizeof line);
 }
 
 /* What is signed ends in the body, so that its head is written before it. */
@@ -108,8 +159,9 @@ static void add_signatures(struct webhook_call *call)
     char *text = call->body - length;
     memcpy(text, head, (size_t)length);
     size_t all = (size_t)length + call->length;
-    webhook_sign(call->secret, text, all, both);
-    if (call->old_secret[0] != '\0' && webhook_sign(call->old_secret, text, all, old))
+    const struct ledger_webhook *webhook = call->webhook;
+    webhook_sign(webhook->secret, text, all, both);
+    if (webhook->old_secret[0] != '\0' && webhook_sign(webhook->old_secret, text, all, old))
         strcat(strcat(both, " "), old);
     add_header(call, "webhook-id", call->id);
     add_header(call, "webhook-timestamp", seconds);
@@ -128,6 +180,7 @@ static curl_socket_t open_socket(void *context, curlsocktype purpose, struct cur
         call->refused = true;
         return CURL_SOCKET_BAD;
     }
+    call->tried = true;
     return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
@@ -199,16 +252,16 @@ void webhook_call_begin(struct webhook_call *call)
     call->status = call->retry_after_s = 0;
     call->answer_length = call->received = 0;
     call->error[0] = '\0';
-    call->tls = webhook_url_tls(call->url);
-    call->refused = false;
+    const char *url = call->webhook->settings.url;
+    call->tls = webhook_url_tls(url);
+    call->refused = call->tried = false;
     add_signatures(call);
-    add_header(call, "Content-Type",
-               call->batch ? "application/cloudevents-batch+json" : "application/cloudevents+json");
+    add_settings(call);
     add_header(call, "User-Agent", SECKILL_PROGRAM "/" SECKILL_VERSION);
     add_header(call, "Expect", ""); /* removes the header */
     set_limits(call);
     set_callbacks(call);
-    curl_easy_setopt(call->easy, CURLOPT_URL, call->url);
+    curl_easy_setopt(call->easy, CURLOPT_URL, url);
     curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers);
     curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->length);
     curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, call->body);
@@ -229,12 +282,13 @@ enum webhook_outcome webhook_call_end(struct webhook_call *call, CURLcode code)
     bool answered = code == CURLE_OK || cut;
     if (answered)
         curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    else if (call->refused)
+    else if (call->refused && !call->tried)
         call->answer_length = (size_t)sprintf(call->answer, "The address is not allowed.");
     else
-        call->answer_length =
-            (size_t)snprintf(call->answer, sizeof call->answer, "%s",
-                             call->error[0] ? call->error : curl_easy_strerror(code));
+        call->answer_length = (size_t)snprintf(
+            call->answer, sizeof call->answer, "%s%s",
+            call->refused ? "One address of the host is not allowed. Of another: " : "",
+            call->error[0] ? call->error : curl_easy_strerror(code));
     if (call->answer_length >= sizeof call->answer)
         call->answer_length = sizeof call->answer - 1;
     call->answer[call->answer_length] = '\0';
@@ -243,7 +297,7 @@ enum webhook_outcome webhook_call_end(struct webhook_call *call, CURLcode code)
     return status / 100 == 2                  ? WEBHOOK_OUTCOME_OK
            : status == 410                    ? WEBHOOK_OUTCOME_DISABLED
            : answered                         ? WEBHOOK_OUTCOME_FAILED
-           : call->refused                    ? WEBHOOK_OUTCOME_REFUSED
+           : call->refused && !call->tried    ? WEBHOOK_OUTCOME_REFUSED
            : code == CURLE_OPERATION_TIMEDOUT ? WEBHOOK_OUTCOME_TIMEOUT
                                               : WEBHOOK_OUTCOME_FAILED;
 }

@@ -13,7 +13,6 @@
 /* ---- signatures and waits ---- */
 
 enum {
-    WEBHOOK_ID_SIZE = 64,
     WEBHOOK_SIGNATURE_SIZE = 48,             /* "v1," and the base64 of 32 bytes, with its NUL */
     WEBHOOK_HEAD_MAX = WEBHOOK_ID_SIZE + 24, /* bytes of "id.seconds." */
 };
@@ -29,9 +28,18 @@ bool webhook_sign(const char *secret, const char *text, size_t length,
  * RETRY_AFTER_S_MAX; 0 for a text that makes no sense, or a date that has passed. */
 unsigned webhook_retry_after_s(const char *text, int64_t now_ms);
 
-/* The wait before the next try after so many failures in a row (at least 1): 1 s, doubled up to an
- * hour, of which `random` takes away up to a half. */
-int64_t webhook_backoff_ms(unsigned failures, int random);
+/* The wait before the next try after so many failures in a row (at least 1), the first of them
+ * `failing_ms` ago: 1 s, doubled up to 15 s in the first hour, then up to a quarter of the time since
+ * that hour, never above `max_ms`. `random` takes away up to a half. */
+int64_t webhook_backoff_ms(unsigned failures, int64_t failing_ms, int64_t max_ms, int random);
+
+/* ---- headers ---- */
+
+/* Adds a header of an operator to the lines of webhook_settings.headers. NULL, or a constant text
+ * that says what is wrong: the form of name or value, a name that the service or HTTP itself sets or
+ * that comes twice, or too many. */
+const char *webhook_header_add(char lines[WEBHOOK_HEADERS_SIZE], const char *name,
+                               const char *value);
 
 /* ---- requests ---- */
 
@@ -48,17 +56,15 @@ enum webhook_outcome {
     WEBHOOK_OUTCOME_OK, /* 2xx */
     WEBHOOK_OUTCOME_FAILED,
     WEBHOOK_OUTCOME_TIMEOUT,
-    WEBHOOK_OUTCOME_REFUSED,  /* its address is not allowed; nothing was sent */
+    WEBHOOK_OUTCOME_REFUSED,  /* none of its addresses is allowed; nothing was sent */
     WEBHOOK_OUTCOME_DISABLED, /* 410: it wants no more */
 };
 
 /* A request. The caller sets the first part. */
 struct webhook_call {
     const struct webhook_client *client;
-    const char *url;
-    const char *secret, *old_secret; /* "": there is no old one */
+    const struct ledger_webhook *webhook; /* its settings and secrets */
     const char *id;
-    bool batch; /* the body is a JSON array */
     char *body; /* with WEBHOOK_HEAD_MAX bytes before it, which are overwritten */
     size_t length;
     int64_t now_ms; /* by the ledger's clock */
@@ -72,7 +78,8 @@ struct webhook_call {
     struct curl_slist *headers; /* private from here on */
     char error[CURL_ERROR_SIZE];
     size_t answer_length, received;
-    bool tls, refused;
+    bool tls;
+    bool refused, tried; /* an address that is not allowed, one that is */
 };
 
 /* Prepares the transfer: `easy` is ready to be run by any means of libcurl. */

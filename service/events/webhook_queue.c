@@ -2,6 +2,7 @@
 #include "service/events/webhook_queue.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,21 +13,34 @@ size_t webhook_queue_room(const struct webhook_queue *queue)
     return (size_t)(WEBHOOK_QUEUE_MAX - (queue->end - queue->first));
 }
 
-/* Multiplies by the golden ratio (Knuth's hash), because ids differ in few bits, and takes upper
- * bits of the product. */
-static uint16_t subject_of(const struct ledger_event *event)
+/* Moves on behind the next subject in a body, and returns its place; `at` is NULL when there is none.
+ * No text of a client is like the member's name, because it has its quotes escaped. Multiplies by
+ * the golden ratio (Knuth's hash), and takes upper bits of the product. */
+static uint16_t next_place(const char **at)
 {
     static const uint64_t ratio = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t id = ledger_event_of_order(event->type) ? event->order_id : hash_text(event->sku);
-    return (uint16_t)((id * ratio >> 32) % WEBHOOK_QUEUE_SUBJECTS);
+    static const char member[] = ",\"subject\":\"";
+    char subject[IDENTIFIER_SIZE];
+    const char *begin = strstr(*at, member);
+    *at = begin ? begin + sizeof member - 1 : NULL;
+    if (!begin)
+        return 0;
+    snprintf(subject, sizeof subject, "%.*s", (int)strcspn(*at, "\""), *at);
+    return (uint16_t)((hash_text(subject) * ratio >> 32) % WEBHOOK_QUEUE_SUBJECTS);
 }
 
-void webhook_queue_add(struct webhook_queue *queue, const struct ledger_event *event,
-                       uint64_t position, char *text, size_t length)
+void webhook_queue_add(struct webhook_queue *queue, uint64_t position, char *text, size_t length)
 {
+    const char *at = text;
     assert(webhook_queue_room(queue) > 0);
     *webhook_event_at(queue, queue->end++) = (struct webhook_event){
-        .position = position, .text = text, .length = length, .subject = subject_of(event)};
+        .position = position, .text = text, .length = length, .subject = next_place(&at)};
+}
+
+void webhook_queue_hold(struct webhook_queue *queue, const char *body, int by)
+{
+    for (uint16_t place = next_place(&body); body; place = next_place(&body))
+        queue->open[place] = (uint16_t)(queue->open[place] + by);
 }
 
 static bool can_go(struct webhook_queue *queue, uint64_t number)

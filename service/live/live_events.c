@@ -57,18 +57,28 @@ static int64_t seconds_since(const struct live_events *events, int64_t ms)
     return ms > 0 && ms < events->bounds.now_ms ? (events->bounds.now_ms - ms) / 1000 : 0;
 }
 
+/* Since when the receiver, or one of its requests, has failed. */
+static int64_t failing_since_ms(const struct ledger_webhook *webhook)
+{
+    int64_t receiver_ms = webhook->progress.failing_since_ms, ms = webhook->retrying_since_ms;
+    return receiver_ms > 0 && (ms == 0 || receiver_ms < ms) ? receiver_ms : ms;
+}
+
 /* ---- dashboards ---- */
 
 static json_t *webhook_json(const struct live_events *events, const struct ledger_webhook *webhook)
 {
     const struct webhook_progress *progress = &webhook->progress;
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", webhook->name, "state",
-                     webhook_state_name(webhook->state), "reason",
-                     webhook_reason_name(webhook->reason), "lag",
-                     (json_int_t)webhook_lag(webhook, &events->bounds), "delivered",
-                     (json_int_t)progress->delivered, "failing_s",
-                     (json_int_t)seconds_since(events, progress->failing_since_ms), "last_status",
-                     (json_int_t)progress->last_status);
+    int64_t wait_ms = progress->next_try_ms - events->bounds.now_ms;
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "name", webhook->name, "state",
+        webhook_state_name(webhook->state), "reason", webhook_reason_name(webhook->reason), "lag",
+        (json_int_t)webhook_lag(webhook, &events->bounds), "delivered",
+        (json_int_t)progress->delivered, "failing_s",
+        (json_int_t)seconds_since(events, failing_since_ms(webhook)), "last_status",
+        (json_int_t)progress->last_status, "undelivered", (json_int_t)webhook->undelivered,
+        "waits_for", webhook_wait_name(progress->wait), "wait_s",
+        (json_int_t)(wait_ms > 0 ? (wait_ms + 999) / 1000 : 0));
 }
 
 /* Only the live thread writes them, so it reads them without the lock. */
@@ -96,7 +106,14 @@ static double lag_value(const struct live_events *events, const struct ledger_we
 static double failing_value(const struct live_events *events, const struct ledger_webhook *webhook)
 {
     bool tried = webhook->state == WEBHOOK_ACTIVE;
-    return tried ? (double)seconds_since(events, webhook->progress.failing_since_ms) : 0;
+    return tried ? (double)seconds_since(events, failing_since_ms(webhook)) : 0;
+}
+
+static double undelivered_value(const struct live_events *events,
+                                const struct ledger_webhook *webhook)
+{
+    (void)events;
+    return webhook->undelivered;
 }
 
 static double disabled_value(const struct live_events *events, const struct ledger_webhook *webhook)
@@ -110,8 +127,10 @@ static const struct {
     double (*value)(const struct live_events *events, const struct ledger_webhook *webhook);
 } families[] = {
     {"seckill_webhook_lag_events", "Events that the receiver has not got yet.", lag_value},
-    {"seckill_webhook_failing_seconds", "For how long no request to the receiver has succeeded.",
-     failing_value},
+    {"seckill_webhook_failing_seconds",
+     "For how long the receiver, or one request to it, has failed.", failing_value},
+    {"seckill_webhook_undelivered", "Events given up, until an operator sends them again.",
+     undelivered_value},
     {"seckill_webhook_disabled", "1 while the daemons have given the receiver up.", disabled_value},
 };
 

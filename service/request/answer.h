@@ -37,6 +37,8 @@ enum {
       "The order has no payment with this payment_ref.", 0)                                        \
     X(UNKNOWN_WEBHOOK, 404, "unknown_webhook", "Unknown webhook",                                  \
       "There is no webhook of this name.", 0)                                                      \
+    X(UNKNOWN_UNDELIVERED, 404, "unknown_undelivered", "Unknown undelivered request",              \
+      "The webhook has given up no request of this id.", 0)                                        \
     X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                         \
       "This path takes another method; see Allow.", 0)                                             \
     X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \

@@ -185,6 +185,7 @@ struct request_call {
     struct webhook_settings *webhook;      /* to be set; malloc'ed, or NULL */
     bool rotate;                           /* its secret */
     uint64_t position;                     /* of an event */
+    bool discard;                          /* the undelivered request that `key` names */
 };
 
 /* Where an HTTP thread's requests return. Workers add, the thread takes. */

@@ -3,13 +3,14 @@ import { List, find, make, setData, setText, show } from "./dom.js";
 import { about, count, words } from "./format.js";
 
 const STATES = { active: "good", paused: "warn", disabled: "bad" };
-const COLUMNS = ["name", "state", "lag", "delivered", "failing", "answer"];
+const COLUMNS = ["name", "state", "lag", "delivered", "failing", "answer", "wait", "undelivered"];
 
 function rowView() {
   const cells = Object.fromEntries(COLUMNS.map((name) => [name, make("td")]));
   return {
     element: make("tr", {}, ...Object.values(cells)),
-    update({ name, state, reason, lag, delivered, failing_s: failing, last_status: answer }) {
+    update({ name, state, reason, lag, delivered, failing_s: failing, last_status: answer,
+      wait_s: wait, waits_for: why, undelivered }) {
       setText(cells.name, name);
       setText(cells.state, reason ? `${words(state)}: ${words(reason)}` : words(state));
       setData(cells.state, "state", failing > 0 && state === "active" ? "warn" : STATES[state]);
@@ -17,6 +18,9 @@ function rowView() {
       setText(cells.delivered, count(delivered));
       setText(cells.failing, failing > 0 ? about(failing) : "–");
       setText(cells.answer, answer > 0 ? answer : "–");
+      setText(cells.wait, wait > 0 ? `${about(wait)}: ${words(why)}` : "–");
+      setText(cells.undelivered, undelivered > 0 ? count(undelivered) : "–");
+      setData(cells.undelivered, "state", undelivered > 0 ? "bad" : "");
     },
   };
 }

@@ -9,8 +9,12 @@
  *
  * why_one_try: a request that fails waits by itself, while others go on. A receiver that has failed
  * FAILING_FROM times in a row gets one request at a time, and the waits between them grow, until
- * one succeeds. One event that always fails thus holds up only its own subject, until the queue
- * behind it is full, and a receiver that fails now and then keeps its rate. */
+ * one succeeds; further events come before those that have failed, which may always fail. A receiver
+ * that fails now and then keeps its rate.
+ *
+ * why_aside: a request that has failed for a while is noted in the ledger. Then the webhook's
+ * position passes it, and neither the queue nor the feed need keep its events. It is still tried,
+ * and holds its subjects, until it is given up. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,15 +34,14 @@ enum {
     TURN_MS = 100,  /* between two looks for new events */
     LIST_MS = 1000, /* between two looks for changed webhooks */
     NOTE_MS = 1000, /* between two notes of a webhook's progress */
-    READ_EVENTS = 1024,
+    READ_EVENTS = 512,
     ROOM_MIN = READ_EVENTS + LEDGER_EVENTS_MAX, /* a call may read one batch more */
-    REQUEST_MS = 10000,
-    OPEN_MAX = 64,     /* requests of a receiver, with those that wait for their next try */
     FAILING_FROM = 10, /* failures in a row: then the receiver fails, not a request */
-    GIVE_UP_MS = 3 * 24 * 3600 * 1000,
+    ASIDE_MS = 5000,   /* for which a request has failed when it is set aside */
+    DISABLE_MS = 3 * 24 * 3600 * 1000,
 };
 
-static_assert((int)WEBHOOK_CONCURRENCY_MAX <= (int)OPEN_MAX, "each may be under way");
+static_assert((int)WEBHOOK_MAX_concurrency <= (int)WEBHOOK_OPEN_MAX, "each may be under way");
 static_assert((int)ROOM_MIN <= (int)WEBHOOK_QUEUE_MAX, "a call's events fit into an empty queue");
 
 struct receiver;
@@ -47,8 +50,8 @@ struct receiver;
 struct delivery {
     struct webhook_call call; /* first, so that libcurl gives the delivery back */
     struct receiver *receiver;
-    struct webhook_run run;
-    char id[WEBHOOK_ID_SIZE];
+    struct webhook_run run; /* empty when it is set aside */
+    struct webhook_aside aside;
     char *text; /* the call's body with what is before it */
     unsigned failures;
     int64_t began_ms; /* of the present try */
@@ -58,10 +61,9 @@ struct delivery {
 struct receiver {
     struct ledger_webhook webhook; /* `progress` is what is to be noted */
     struct webhook_queue queue;
-    struct delivery *open[OPEN_MAX];
+    struct delivery *open[WEBHOOK_OPEN_MAX];
     size_t open_count, in_flight;
-    int64_t failed_ms; /* when the last failure was counted */
-    int64_t due_ms;    /* no request before; by the ledger's clock, as all times here */
+    int64_t failed_ms; /* when the last failure was counted; by the ledger's clock, as all times */
     int64_t noted_ms;
     bool changed; /* `progress`, since then */
     bool gap;     /* the feed no longer has the events that it is to get */
@@ -87,24 +89,30 @@ static void write_id(const struct webhook_sender *sender, struct delivery *deliv
 {
     struct receiver *receiver = delivery->receiver;
     uint64_t position = webhook_event_at(&receiver->queue, delivery->run.first)->position;
-    int length = snprintf(delivery->id, sizeof delivery->id, "evt_%u_%llu",
-                          sender->base.service->config.pod, (unsigned long long)position);
+    char *id = delivery->aside.id;
+    int length = snprintf(id, WEBHOOK_ID_SIZE, "evt_%u_%llu", sender->base.service->config.pod,
+                          (unsigned long long)position);
     if (receiver->webhook.settings.batch > 1)
-        snprintf(delivery->id + length, sizeof delivery->id - (size_t)length, "_%zu",
-                 delivery->run.count);
+        snprintf(id + length, WEBHOOK_ID_SIZE - (size_t)length, "_%zu", delivery->run.count);
+}
+
+/* Makes room for a body with its NUL, and returns it. */
+static char *add_text(struct delivery *delivery, size_t size)
+{
+    delivery->text = malloc(WEBHOOK_HEAD_MAX + size);
+    if (!delivery->text)
+        abort();
+    return delivery->call.body = delivery->text + WEBHOOK_HEAD_MAX;
 }
 
 static void write_body(struct delivery *delivery)
 {
     struct webhook_queue *queue = &delivery->receiver->queue;
     const struct webhook_run *run = &delivery->run;
-    size_t size = WEBHOOK_HEAD_MAX + 2;
+    size_t size = sizeof "[]";
     for (size_t i = 0; i < run->count; i++)
         size += webhook_event_at(queue, run->first + i)->length + 1;
-    delivery->text = malloc(size);
-    if (!delivery->text)
-        abort();
-    char *body = delivery->text + WEBHOOK_HEAD_MAX, *at = body;
+    char *at = add_text(delivery, size);
     bool batch = delivery->receiver->webhook.settings.batch > 1;
     for (size_t i = 0; i < run->count; i++) {
         const struct webhook_event *event = webhook_event_at(queue, run->first + i);
@@ -115,9 +123,18 @@ static void write_body(struct delivery *delivery)
     }
     if (batch)
         *at++ = ']';
-    delivery->call.body = body;
-    delivery->call.length = (size_t)(at - body);
-    delivery->call.batch = batch;
+    *at = '\0';
+    delivery->call.length = (size_t)(at - delivery->call.body);
+}
+
+static struct delivery *add_delivery(struct receiver *receiver)
+{
+    struct delivery *delivery = calloc(1, sizeof *delivery);
+    if (!delivery)
+        abort();
+    delivery->receiver = receiver;
+    receiver->open[receiver->open_count++] = delivery;
+    return delivery;
 }
 
 /* Returns NULL when no event can go now. */
@@ -125,17 +142,28 @@ static struct delivery *open_delivery(const struct webhook_sender *sender,
                                       struct receiver *receiver)
 {
     struct webhook_run run;
-    if (!webhook_queue_take(&receiver->queue, receiver->webhook.settings.batch, &run))
+    if (receiver->open_count == WEBHOOK_OPEN_MAX ||
+        !webhook_queue_take(&receiver->queue, receiver->webhook.settings.batch, &run))
         return NULL;
-    struct delivery *delivery = calloc(1, sizeof *delivery);
-    if (!delivery)
-        abort();
-    delivery->receiver = receiver;
+    struct delivery *delivery = add_delivery(receiver);
     delivery->run = run;
+    delivery->aside.events = (uint32_t)run.count;
     write_id(sender, delivery);
     write_body(delivery);
-    receiver->open[receiver->open_count++] = delivery;
     return delivery;
+}
+
+/* Goes on with a request that was set aside, perhaps by another daemon. */
+static void reopen_delivery(const struct webhook_aside *aside, void *context)
+{
+    struct receiver *receiver = context;
+    if (receiver->open_count == WEBHOOK_OPEN_MAX)
+        return;
+    struct delivery *delivery = add_delivery(receiver);
+    delivery->aside = *aside;
+    delivery->call.length = strlen(aside->body);
+    strcpy(add_text(delivery, delivery->call.length + 1), aside->body);
+    webhook_queue_hold(&receiver->queue, aside->body, 1);
 }
 
 static void free_delivery(struct delivery *delivery)
@@ -144,10 +172,14 @@ static void free_delivery(struct delivery *delivery)
     free(delivery);
 }
 
+/* What has waited for its events may go. */
 static void close_delivery(struct delivery *delivery)
 {
     struct receiver *receiver = delivery->receiver;
     size_t i = 0;
+    if (delivery->run.count == 0)
+        webhook_queue_hold(&receiver->queue, delivery->call.body, -1);
+    webhook_queue_deliver(&receiver->queue, &delivery->run);
     while (receiver->open[i] != delivery)
         i++;
     receiver->open[i] = receiver->open[--receiver->open_count];
@@ -159,32 +191,14 @@ static void begin_try(struct webhook_sender *sender, struct delivery *delivery)
     struct receiver *receiver = delivery->receiver;
     struct webhook_call *call = &delivery->call;
     call->client = &sender->client;
-    call->url = receiver->webhook.settings.url;
-    call->secret = receiver->webhook.secret;
-    call->old_secret = receiver->webhook.old_secret;
-    call->id = delivery->id;
+    call->webhook = &receiver->webhook;
+    call->id = delivery->aside.id;
     call->now_ms = delivery->began_ms = sender->now_ms;
-    call->timeout_ms = REQUEST_MS;
+    call->timeout_ms = receiver->webhook.settings.timeout_s * 1000L;
     webhook_call_begin(call);
     if (curl_multi_add_handle(sender->multi, call->easy) != CURLM_OK)
         abort();
     receiver->in_flight++;
-}
-
-/* Prefers the delivery that failed first among those that are due, to one of further events. */
-static struct delivery *next_delivery(const struct webhook_sender *sender,
-                                      struct receiver *receiver)
-{
-    struct delivery *next = NULL;
-    for (size_t i = 0; i < receiver->open_count; i++) {
-        struct delivery *open = receiver->open[i];
-        if (!open->call.easy && open->due_ms <= sender->now_ms &&
-            (!next || open->due_ms < next->due_ms))
-            next = open;
-    }
-    if (!next && receiver->open_count < OPEN_MAX)
-        next = open_delivery(sender, receiver);
-    return next;
 }
 
 /* True while the receiver itself fails, not only some of its requests. */
@@ -193,11 +207,35 @@ static bool is_failing(const struct receiver *receiver)
     return receiver->webhook.progress.failures >= FAILING_FROM;
 }
 
+/* Prefers the delivery that failed first among those that are due, to one of further events; but see
+ * why_one_try. */
+static struct delivery *next_delivery(const struct webhook_sender *sender,
+                                      struct receiver *receiver)
+{
+    struct delivery *due = NULL;
+    for (size_t i = 0; i < receiver->open_count; i++) {
+        struct delivery *open = receiver->open[i];
+        if (!open->call.easy && open->due_ms <= sender->now_ms &&
+            (!due || open->due_ms < due->due_ms))
+            due = open;
+    }
+    struct delivery *further =
+        !due || is_failing(receiver) ? open_delivery(sender, receiver) : NULL;
+    return further ? further : due;
+}
+
+/* True while no request may begin. */
+static bool is_held(const struct webhook_sender *sender, const struct receiver *receiver)
+{
+    const struct webhook_progress *progress = &receiver->webhook.progress;
+    return progress->wait > WEBHOOK_WAIT_RETRY && progress->next_try_ms > sender->now_ms;
+}
+
 static void begin_tries(struct webhook_sender *sender, struct receiver *receiver)
 {
     const struct ledger_webhook *webhook = &receiver->webhook;
     size_t max = is_failing(receiver) ? 1 : webhook->settings.concurrency;
-    while (webhook->state == WEBHOOK_ACTIVE && receiver->due_ms <= sender->now_ms &&
+    while (webhook->state == WEBHOOK_ACTIVE && !is_held(sender, receiver) &&
            receiver->in_flight < max) {
         struct delivery *delivery = next_delivery(sender, receiver);
         if (!delivery)
@@ -207,20 +245,6 @@ static void begin_tries(struct webhook_sender *sender, struct receiver *receiver
 }
 
 /* ---- receivers ---- */
-
-static struct receiver *open_receiver(struct webhook_sender *sender,
-                                      const struct ledger_webhook *webhook)
-{
-    struct receiver *receiver = calloc(1, sizeof *receiver);
-    if (!receiver)
-        abort();
-    receiver->webhook = *webhook;
-    receiver->webhook.progress.delivered = 0;
-    receiver->queue.next = webhook->progress.position;
-    receiver->due_ms = webhook->progress.next_try_ms;
-    sender->receivers[sender->count++] = receiver;
-    return receiver;
-}
 
 /* Notes the progress since the last note. False: the ledger did not take it, so it is noted
  * later. */
@@ -259,6 +283,21 @@ static void drop_receiver(struct webhook_sender *sender, size_t i)
     free(receiver);
 }
 
+static void open_receiver(struct webhook_sender *sender, const struct ledger_webhook *webhook)
+{
+    struct receiver *receiver = calloc(1, sizeof *receiver);
+    if (!receiver)
+        abort();
+    receiver->webhook = *webhook;
+    receiver->webhook.progress.delivered = 0;
+    receiver->queue.next = webhook->progress.position;
+    receiver->seen = true;
+    sender->receivers[sender->count++] = receiver;
+    if (ledger_webhook_asides(sender->base.ledger, webhook->name, false, UINT32_MAX,
+                              reopen_delivery, receiver) != LEDGER_OK)
+        drop_receiver(sender, sender->count - 1); /* the next list has it again */
+}
+
 /* Forgets all receivers, and so what their queues have; the next turn begins anew. */
 static void drop_all(struct webhook_sender *sender)
 {
@@ -292,25 +331,84 @@ static void disable(struct webhook_sender *sender, struct receiver *receiver,
 
 /* ---- what became of a try ---- */
 
-static void succeed(struct receiver *receiver, struct delivery *delivery)
+static void succeed(struct webhook_sender *sender, struct delivery *delivery)
 {
+    struct receiver *receiver = delivery->receiver;
     struct webhook_progress *progress = &receiver->webhook.progress;
     if (is_failing(receiver)) {
         log_event(LOG_INFO, "webhook_recovered", "webhook=%s", receiver->webhook.name);
         for (size_t i = 0; i < receiver->open_count; i++)
             receiver->open[i]->due_ms = 0; /* they failed with the receiver, not by themselves */
     }
-    progress->delivered += delivery->run.count;
+    progress->delivered += delivery->aside.events;
     progress->failures = 0;
-    progress->failing_since_ms = progress->next_try_ms = 0;
-    webhook_queue_deliver(&receiver->queue, &delivery->run);
+    progress->failing_since_ms = 0;
+    if (progress->wait == WEBHOOK_WAIT_FAILING)
+        progress->next_try_ms = 0;
+    if (delivery->run.count == 0)
+        ledger_webhook_delivered(sender->base.ledger, &receiver->webhook, delivery->aside.id);
     close_delivery(delivery);
 }
 
-/* Requests that were under way together count as one failure. */
-static void fail(struct webhook_sender *sender, struct receiver *receiver,
-                 struct delivery *delivery)
+/* Sets a delivery aside that goes on failing, and gives it up in the end; at once, if all open ones
+ * fail while the receiver takes others, so that these need not wait. What the ledger does not take
+ * stays as it is, and comes to this again. */
+static void pass_over(struct webhook_sender *sender, struct delivery *delivery)
 {
+    struct receiver *receiver = delivery->receiver;
+    struct webhook_aside *aside = &delivery->aside;
+    int64_t failing_ms = sender->now_ms - aside->failing_since_ms;
+    bool now = failing_ms >= ASIDE_MS || webhook_queue_room(&receiver->queue) < ROOM_MIN;
+    bool full = receiver->open_count == WEBHOOK_OPEN_MAX && !is_failing(receiver);
+    bool give_up = failing_ms >= receiver->webhook.settings.give_up_s * INT64_C(1000);
+    if (!(give_up |= now && full) && (!now || delivery->run.count == 0))
+        return;
+    aside->given_up_ms = give_up ? sender->now_ms : 0;
+    aside->body = delivery->call.body;
+    snprintf(aside->answer, sizeof aside->answer, "%u %.190s", delivery->call.status,
+             delivery->call.answer);
+    if (ledger_webhook_set_aside(sender->base.ledger, &receiver->webhook, aside) != LEDGER_OK)
+        return;
+    if (give_up) {
+        log_event(LOG_WARN, "webhook_undelivered", "webhook=%s id=%s answer=%s effect=%s",
+                  receiver->webhook.name, aside->id, LOG_QUOTE(aside->answer),
+                  LOG_QUOTE("the receiver gets it only when an operator replays it"));
+        close_delivery(delivery);
+    } else {
+        webhook_queue_hold(&receiver->queue, aside->body, 1);
+        webhook_queue_deliver(&receiver->queue, &delivery->run);
+        delivery->run.count = 0;
+    }
+}
+
+/* When to try again: after a wait that counts from the beginning of this try, which may have taken
+ * long, and at least after the shortest wait. */
+static int64_t next_ms(struct webhook_sender *sender, const struct delivery *delivery,
+                       unsigned failures, int64_t since_ms)
+{
+    int64_t max_ms = delivery->receiver->webhook.settings.retry_max_s * INT64_C(1000);
+    int random = rand_r(&sender->random);
+    int64_t failing_ms = sender->now_ms - since_ms;
+    int64_t least_ms = sender->now_ms + webhook_backoff_ms(1, failing_ms, max_ms, random);
+    int64_t ms = delivery->began_ms + webhook_backoff_ms(failures, failing_ms, max_ms, random);
+    return ms > least_ms ? ms : least_ms;
+}
+
+/* The longest hold counts; a request's own wait is told only while there is none. */
+static void wait_until(const struct webhook_sender *sender, struct receiver *receiver, int64_t ms,
+                       enum webhook_wait wait)
+{
+    struct webhook_progress *progress = &receiver->webhook.progress;
+    if (is_held(sender, receiver) && (wait == WEBHOOK_WAIT_RETRY || ms <= progress->next_try_ms))
+        return;
+    progress->next_try_ms = ms;
+    progress->wait = wait;
+}
+
+/* Requests that were under way together count as one failure. */
+static void fail(struct webhook_sender *sender, struct delivery *delivery)
+{
+    struct receiver *receiver = delivery->receiver;
     struct webhook_progress *progress = &receiver->webhook.progress;
     const struct webhook_call *call = &delivery->call;
     int64_t now_ms = sender->now_ms;
@@ -324,18 +422,26 @@ static void fail(struct webhook_sender *sender, struct receiver *receiver,
     }
     if (progress->failing_since_ms == 0)
         progress->failing_since_ms = now_ms;
-    delivery->due_ms = now_ms + webhook_backoff_ms(++delivery->failures, rand_r(&sender->random));
-    int64_t wait_ms = 0;
+    if (delivery->aside.failing_since_ms == 0)
+        delivery->aside.failing_since_ms = now_ms;
+    delivery->due_ms =
+        next_ms(sender, delivery, ++delivery->failures, delivery->aside.failing_since_ms);
+    wait_until(sender, receiver, delivery->due_ms, WEBHOOK_WAIT_RETRY);
     if (is_failing(receiver))
-        wait_ms =
-            webhook_backoff_ms(progress->failures - FAILING_FROM + 1, rand_r(&sender->random));
+        wait_until(sender, receiver,
+                   next_ms(sender, delivery, progress->failures - FAILING_FROM + 1,
+                           progress->failing_since_ms),
+                   WEBHOOK_WAIT_FAILING);
+    unsigned wait_s = receiver->webhook.settings.retry_max_s;
     if ((call->status == 429 || call->status == 503) && call->retry_after_s > 0)
-        wait_ms = call->retry_after_s * 1000;
-    if (receiver->due_ms < now_ms + wait_ms)
-        receiver->due_ms = now_ms + wait_ms;
-    progress->next_try_ms = receiver->due_ms > now_ms ? receiver->due_ms : delivery->due_ms;
-    if (now_ms - progress->failing_since_ms >= GIVE_UP_MS)
+        wait_until(sender, receiver,
+                   now_ms + INT64_C(1000) *
+                                (call->retry_after_s < wait_s ? call->retry_after_s : wait_s),
+                   WEBHOOK_WAIT_RETRY_AFTER);
+    if (now_ms - progress->failing_since_ms >= DISABLE_MS)
         disable(sender, receiver, WEBHOOK_REASON_FAILING);
+    else
+        pass_over(sender, delivery);
 }
 
 static void end_try(struct webhook_sender *sender, struct delivery *delivery, CURLcode code)
@@ -358,10 +464,10 @@ static void end_try(struct webhook_sender *sender, struct delivery *delivery, CU
     progress->last_status = delivery->call.status;
     snprintf(progress->last_answer, sizeof progress->last_answer, "%s", delivery->call.answer);
     if (outcome == WEBHOOK_OUTCOME_OK) {
-        succeed(receiver, delivery);
+        succeed(sender, delivery);
         return;
     }
-    fail(sender, receiver, delivery);
+    fail(sender, delivery);
     if (outcome == WEBHOOK_OUTCOME_DISABLED)
         disable(sender, receiver, WEBHOOK_REASON_GONE);
 }
@@ -399,11 +505,12 @@ static void add_event(struct receiver *const *takers, size_t count, struct event
             continue;
         if (length == 0)
             length = (size_t)(event_text(text, writer, event, position) - text);
-        char *copy = malloc(length);
+        char *copy = malloc(length + 1);
         if (!copy)
             abort();
         memcpy(copy, text, length);
-        webhook_queue_add(queue, event, position, copy, length);
+        copy[length] = '\0';
+        webhook_queue_add(queue, position, copy, length);
     }
 }
 
@@ -509,7 +616,7 @@ static void read_list(struct webhook_sender *sender)
     drop_unseen(sender);
     for (size_t i = 0; i < count; i++)
         if (sender->list[i].state == WEBHOOK_ACTIVE && !find(sender, sender->list[i].name))
-            open_receiver(sender, &sender->list[i])->seen = true;
+            open_receiver(sender, &sender->list[i]);
 }
 
 /* ---- the thread ---- */

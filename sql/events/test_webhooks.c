@@ -8,6 +8,7 @@
 static struct ledger *ledger;
 static struct ledger_webhook found;
 static struct ledger_event_bounds bounds;
+static char secret[WEBHOOK_SECRET_SIZE];
 
 static int start_group(void **state)
 {
@@ -32,13 +33,14 @@ static int start(void **state)
     return 0;
 }
 
+#define USUAL(name, min, max, usual) .name = usual,
 static const struct webhook_settings plain = {.url = "https://example.com/it's\\me?a=%s",
-                                              .batch = 1,
-                                              .concurrency = 4};
+                                              WEBHOOK_NUMBERS(USUAL)};
 
 static enum ledger_result put(const char *name, bool rotate, bool *created)
 {
-    return ledger_webhook_put(ledger, name, &plain, rotate ? NEW_SECRET : SECRET, rotate, created);
+    strcpy(secret, rotate ? NEW_SECRET : SECRET);
+    return ledger_webhook_put(ledger, name, &plain, secret, rotate, created);
 }
 
 static void make(const char *name)
@@ -75,16 +77,19 @@ static void test_new_webhook_gets_the_events_from_now_on(void **state)
 
 static void test_largest_settings_are_kept(void **state)
 {
-    struct webhook_settings settings = {.types = (UINT32_C(1) << LEDGER_EVENT_TYPES) - 1,
-                                        .batch = WEBHOOK_BATCH_MAX,
-                                        .concurrency = WEBHOOK_CONCURRENCY_MAX,
-                                        .sku_count = WEBHOOK_SKUS_MAX};
+#define LARGEST(name, min, max, usual) .name = max,
+    struct webhook_settings settings = {WEBHOOK_NUMBERS(LARGEST).types =
+                                            (UINT32_C(1) << LEDGER_EVENT_TYPES) - 1,
+                                        .cloudevents = true, .sku_count = WEBHOOK_SKUS_MAX};
     bool created = false;
     (void)state;
     memset(settings.url, 'u', WEBHOOK_URL_SIZE - 1);
+    memset(settings.headers, 'h', WEBHOOK_HEADERS_SIZE - 1);
+    strcpy(settings.headers, "A: it's \\ 1\nB");
+    settings.headers[strlen(settings.headers)] = ':';
     for (size_t i = 0; i < WEBHOOK_SKUS_MAX; i++)
         snprintf(settings.skus[i], IDENTIFIER_SIZE, "%064zu", i);
-    assert_int_equal(ledger_webhook_put(ledger, "w", &settings, SECRET, false, &created),
+    assert_int_equal(ledger_webhook_put(ledger, "w", &settings, secret, false, &created),
                      LEDGER_OK);
     assert_int_equal(ledger_webhook_find(ledger, "w", &found), LEDGER_OK);
     assert_memory_equal(&found.settings, &settings, sizeof settings);
@@ -108,6 +113,41 @@ static void test_rotated_secret_goes_on_signing_for_a_day(void **state)
     assert_string_equal(found.old_secret, "");
 }
 
+/* As when the answer to the first call was lost. */
+static void test_repeated_rotation_gives_the_same_secret(void **state)
+{
+    bool created = false;
+    (void)state;
+    make("w");
+    assert_int_equal(put("w", true, &created), LEDGER_OK);
+    strcpy(secret, "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB");
+    assert_int_equal(ledger_webhook_put(ledger, "w", &plain, secret, true, &created), LEDGER_OK);
+    assert_string_equal(secret, NEW_SECRET);
+    look();
+    assert_string_equal(found.secret, NEW_SECRET);
+    assert_string_equal(found.old_secret, SECRET);
+}
+
+static void test_headers_stay_unless_they_are_given(void **state)
+{
+    struct webhook_settings settings = plain;
+    bool created = false;
+    (void)state;
+    make("w");
+    strcpy(settings.headers, "A: b\nC: d");
+    assert_int_equal(ledger_webhook_put(ledger, "w", &settings, secret, false, &created),
+                     LEDGER_OK);
+    settings.headers[0] = '\0';
+    settings.headers_stay = true;
+    assert_int_equal(ledger_webhook_put(ledger, "w", &settings, secret, false, &created),
+                     LEDGER_OK);
+    look();
+    assert_string_equal(found.settings.headers, "A: b\nC: d");
+    assert_int_equal(put("w", false, &created), LEDGER_OK);
+    look();
+    assert_string_equal(found.settings.headers, "");
+}
+
 static void note(uint64_t position)
 {
     found.progress.position = position;
@@ -122,6 +162,7 @@ static void test_notes_are_kept_and_never_go_back(void **state)
     found.progress = (struct webhook_progress){.failures = 7,
                                                .failing_since_ms = 1795000000001,
                                                .next_try_ms = 1795000000002,
+                                               .wait = WEBHOOK_WAIT_RETRY_AFTER,
                                                .last_ms = 1795000000003,
                                                .last_status = 503,
                                                .last_answer = "it's \\ \"busy\"\n\xff;--"};
@@ -133,6 +174,7 @@ static void test_notes_are_kept_and_never_go_back(void **state)
     assert_int_equal(found.progress.failures, 7);
     assert_true(found.progress.failing_since_ms == 1795000000001);
     assert_true(found.progress.next_try_ms == 1795000000002);
+    assert_int_equal(found.progress.wait, WEBHOOK_WAIT_RETRY_AFTER);
     assert_true(found.progress.last_ms == 1795000000003);
     assert_int_equal(found.progress.last_status, 503);
     assert_string_equal(found.progress.last_answer, "it's \\ \"busy\"??;--");
@@ -205,6 +247,124 @@ static void test_states_change_as_told(void **state)
     assert_int_equal(ledger_webhook_delete(ledger, "v"), LEDGER_NO);
 }
 
+static void test_resume_ends_the_wait_of_an_active_one(void **state)
+{
+    (void)state;
+    make("w");
+    found.progress.next_try_ms = 1795000000002;
+    found.progress.wait = WEBHOOK_WAIT_RETRY_AFTER;
+    note(100);
+    assert_int_equal(ledger_webhook_resume(ledger, "w"), LEDGER_OK);
+    uint64_t generation = found.generation;
+    look();
+    assert_true(found.generation > generation);
+    assert_true(found.progress.next_try_ms == 0);
+    assert_int_equal(found.progress.wait, WEBHOOK_WAIT_NONE);
+}
+
+static void test_change_of_settings_ends_a_disabling_and_no_pause(void **state)
+{
+    bool created = false;
+    (void)state;
+    make("w");
+    assert_int_equal(ledger_webhook_disable(ledger, &found, WEBHOOK_REASON_GONE), LEDGER_OK);
+    assert_int_equal(put("w", false, &created), LEDGER_OK);
+    look();
+    assert_int_equal(found.state, WEBHOOK_ACTIVE);
+    assert_int_equal(found.reason, WEBHOOK_REASON_NONE);
+    assert_int_equal(ledger_webhook_pause(ledger, "w"), LEDGER_OK);
+    assert_int_equal(put("w", false, &created), LEDGER_OK);
+    look();
+    assert_int_equal(found.state, WEBHOOK_PAUSED);
+}
+
+/* ---- requests set aside ---- */
+
+static struct webhook_aside asides[WEBHOOK_UNDELIVERED_MAX];
+static size_t aside_count;
+static char aside_body[64];
+
+static void visit(const struct webhook_aside *aside, void *context)
+{
+    (void)context;
+    snprintf(aside_body, sizeof aside_body, "%s", aside->body);
+    asides[aside_count++] = *aside;
+}
+
+static void expect_asides(bool all, size_t count)
+{
+    aside_count = 0;
+    assert_int_equal(ledger_webhook_asides(ledger, "w", all, 20, visit, NULL), LEDGER_OK);
+    assert_int_equal(aside_count, count);
+}
+
+static enum ledger_result set_aside(const char *id, int64_t given_up_ms, const char *body)
+{
+    struct webhook_aside aside = {.events = 2,
+                                  .failing_since_ms = 1795000000001,
+                                  .given_up_ms = given_up_ms,
+                                  .answer = "500 it's\xff",
+                                  .body = body};
+    strcpy(aside.id, id);
+    return ledger_webhook_set_aside(ledger, &found, &aside);
+}
+
+static void test_request_set_aside_is_given_up_and_replayed(void **state)
+{
+    (void)state;
+    make("w");
+    assert_int_equal(set_aside("evt_0_7", 0, "[{'\xc3\xa9\\}]"), LEDGER_OK);
+    expect_asides(false, 1);
+    assert_string_equal(asides[0].id, "evt_0_7");
+    assert_int_equal(asides[0].events, 2);
+    assert_true(asides[0].failing_since_ms == 1795000000001);
+    assert_true(asides[0].given_up_ms == 0);
+    assert_string_equal(asides[0].answer, "500 it's?");
+    assert_string_equal(aside_body, "[{'\xc3\xa9\\}]");
+    look();
+    assert_int_equal(found.undelivered, 0);
+    assert_true(found.retrying_since_ms == 1795000000001);
+    assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_7", false), LEDGER_NO);
+    look(); /* nothing is changed */
+    assert_int_equal(set_aside("evt_0_7", 1795000000009, "x"), LEDGER_OK);
+    expect_asides(false, 0);
+    expect_asides(true, 1);
+    assert_true(asides[0].given_up_ms == 1795000000009);
+    look();
+    assert_int_equal(found.undelivered, 2);
+    assert_true(found.retrying_since_ms == 0);
+    uint64_t generation = found.generation;
+    assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_7", false), LEDGER_OK);
+    expect_asides(false, 1);
+    set_aside("evt_0_7", 1795000000009, "x"); /* by a former sender */
+    expect_asides(false, 1);
+    look();
+    assert_true(found.generation > generation);
+    assert_int_equal(ledger_webhook_delivered(ledger, &found, "evt_0_7"), LEDGER_OK);
+    expect_asides(true, 0);
+}
+
+static void test_requests_set_aside_are_bounded(void **state)
+{
+    char id[WEBHOOK_ID_SIZE];
+    (void)state;
+    make("w");
+    for (int i = 0; i < WEBHOOK_UNDELIVERED_MAX; i++) {
+        snprintf(id, sizeof id, "evt_0_%d", i);
+        assert_int_equal(set_aside(id, i < WEBHOOK_OPEN_MAX ? 0 : 1, "longer than 20 bytes"),
+                         LEDGER_OK);
+    }
+    assert_int_equal(set_aside("evt_0_x", 0, "{}"), LEDGER_NO);
+    assert_int_equal(set_aside("evt_0_1", 0, "{}"), LEDGER_OK); /* it is there already */
+    expect_asides(true, WEBHOOK_UNDELIVERED_MAX);
+    assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", false), LEDGER_LIMIT);
+    assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", true), LEDGER_OK);
+    assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", true), LEDGER_NO);
+    expect_asides(true, WEBHOOK_UNDELIVERED_MAX - 1);
+    assert_int_equal(ledger_webhook_delete(ledger, "w"), LEDGER_OK);
+    expect_asides(true, 0);
+}
+
 static void test_list_has_all_that_make_sense_and_there_are_64(void **state)
 {
     static struct ledger_webhook list[WEBHOOKS_MAX];
@@ -239,10 +399,16 @@ int main(void)
         TEST(test_new_webhook_gets_the_events_from_now_on),
         TEST(test_largest_settings_are_kept),
         TEST(test_rotated_secret_goes_on_signing_for_a_day),
+        TEST(test_repeated_rotation_gives_the_same_secret),
+        TEST(test_headers_stay_unless_they_are_given),
         TEST(test_notes_are_kept_and_never_go_back),
         TEST(test_note_of_an_earlier_generation_changes_nothing),
         TEST(test_replay_stays_within_the_feed),
         TEST(test_states_change_as_told),
+        TEST(test_resume_ends_the_wait_of_an_active_one),
+        TEST(test_change_of_settings_ends_a_disabling_and_no_pause),
+        TEST(test_request_set_aside_is_given_up_and_replayed),
+        TEST(test_requests_set_aside_are_bounded),
         TEST(test_list_has_all_that_make_sense_and_there_are_64),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

@@ -12,6 +12,7 @@
 #define NAME(id, name) name,
 static const char *const states[] = {WEBHOOK_STATES(NAME)};
 static const char *const reasons[] = {WEBHOOK_REASONS(NAME)};
+static const char *const waits[] = {WEBHOOK_WAITS(NAME)};
 #undef NAME
 
 const char *webhook_state_name(enum webhook_state state)
@@ -22,6 +23,11 @@ const char *webhook_state_name(enum webhook_state state)
 const char *webhook_reason_name(enum webhook_reason reason)
 {
     return reasons[reason];
+}
+
+const char *webhook_wait_name(enum webhook_wait wait)
+{
+    return waits[wait];
 }
 
 /* Returns `count` when the list has no such name. */
@@ -51,11 +57,19 @@ uint64_t webhook_lag(const struct ledger_webhook *webhook, const struct ledger_e
 
 static_assert(LEDGER_EVENT_TYPES <= 32, "webhook_settings.types has a bit for each");
 
-#define WEBHOOK_SELECT                                                                             \
-    "SELECT name,url,types,skus,batch,concurrency,secret,"                                         \
-    "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"      \
-    "failures," LEDGER_MS_OF("failing_since") "," LEDGER_MS_OF("next_try_at") "," LEDGER_MS_OF(    \
-        "last_at") ",last_status,last_answer,delivered," LEDGER_MS_OF("created_at") " FROM webhook "
+#define COLUMN(name, ...) "," #name
+#define ASIDE(what, which)                                                                         \
+    "(SELECT " what " FROM webhook_undelivered u WHERE u.webhook=webhook.name AND "                \
+    "given_up_at IS " which ")"
+#define WEBHOOK_SELECT                                                                                                                                        \
+    "SELECT name,url,types,skus,cloudevents,headers,secret,"                                                                                                  \
+    "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"                                                                 \
+    "failures," LEDGER_MS_OF("failing_since") "," LEDGER_MS_OF("next_try_at") "," LEDGER_MS_OF("last_at") ",last_status,last_answer,delivered," LEDGER_MS_OF( \
+        "created_at") ",wait_reason," ASIDE("SUM(events)",                                                                                                    \
+                                            "NOT NULL") "," LEDGER_MS_OF(ASIDE("MIN(failing_since)",                                                          \
+                                                                               "NULL"))                                                                       \
+        WEBHOOK_NUMBERS(COLUMN) " FROM webhook "
+enum { NUMBERS_AT = 23 }; /* the columns of WEBHOOK_NUMBERS */
 
 /* Copies the next name of a list with commas between, and moves on; false when it is too long. */
 static bool next_name(const char **at, char name_out[IDENTIFIER_SIZE])
@@ -86,34 +100,41 @@ static bool read_types(uint32_t *types_out, const char *at)
     return true;
 }
 
+static void copy(char *out, size_t size, const char *column)
+{
+    snprintf(out, size, "%s", column ? column : "");
+}
+
 static bool read_settings(struct webhook_settings *settings, char **row)
 {
-    *settings =
-        (struct webhook_settings){.batch = ledger_u32(row[4]), .concurrency = ledger_u32(row[5])};
+    size_t at = NUMBERS_AT;
+    bool good = true;
+    *settings = (struct webhook_settings){.cloudevents = ledger_u32(row[4])};
+    copy(settings->headers, sizeof settings->headers, row[5]);
     if (!row[1] || !row[2] || !row[3] || strlen(row[1]) >= sizeof settings->url ||
         !read_types(&settings->types, row[2]))
         return false;
     strcpy(settings->url, row[1]);
-    for (const char *at = row[3]; *at;)
+    for (const char *sku = row[3]; *sku;)
         if (settings->sku_count == WEBHOOK_SKUS_MAX ||
-            !next_name(&at, settings->skus[settings->sku_count++]))
+            !next_name(&sku, settings->skus[settings->sku_count++]))
             return false;
-    return ledger_number_valid(row[4], 1, WEBHOOK_BATCH_MAX) &&
-           ledger_number_valid(row[5], 1, WEBHOOK_CONCURRENCY_MAX);
-}
-
-static void copy(char *out, size_t size, const char *column)
-{
-    snprintf(out, size, "%s", column ? column : "");
+#define READ(name, min, max, usual)                                                                \
+    settings->name = ledger_u32(row[at]);                                                          \
+    good = good && ledger_number_valid(row[at++], min, max);
+    WEBHOOK_NUMBERS(READ)
+#undef READ
+    return good;
 }
 
 static bool read_webhook(struct ledger *ledger, struct ledger_webhook *webhook, char **row)
 {
     unsigned state = number_of(states, WEBHOOK_STATE_COUNT, row[10]);
     unsigned reason = number_of(reasons, WEBHOOK_REASON_COUNT, row[11]);
+    unsigned wait = number_of(waits, WEBHOOK_WAIT_COUNT, row[20]);
     if (!ledger_identifier_read(webhook->name, row[0]) || !read_settings(&webhook->settings, row) ||
         !ledger_number_valid(row[9], 1, UINT64_MAX) || state == WEBHOOK_STATE_COUNT ||
-        reason == WEBHOOK_REASON_COUNT) {
+        reason == WEBHOOK_REASON_COUNT || wait == WEBHOOK_WAIT_COUNT) {
         ledger_note_damage(ledger, "webhook: name '%s'", row[0] ? row[0] : "NULL");
         return false;
     }
@@ -123,6 +144,8 @@ static bool read_webhook(struct ledger *ledger, struct ledger_webhook *webhook, 
     webhook->state = (enum webhook_state)state;
     webhook->reason = (enum webhook_reason)reason;
     webhook->created_ms = (int64_t)ledger_u64(row[19]);
+    webhook->undelivered = ledger_u32(row[21]);
+    webhook->retrying_since_ms = (int64_t)ledger_u64(row[22]);
     struct webhook_progress *progress = &webhook->progress;
     *progress = (struct webhook_progress){
         .position = ledger_u64(row[9]),
@@ -130,6 +153,7 @@ static bool read_webhook(struct ledger *ledger, struct ledger_webhook *webhook, 
         .failing_since_ms = (int64_t)ledger_u64(row[13]),
         .next_try_ms = (int64_t)ledger_u64(row[14]),
         .last_ms = (int64_t)ledger_u64(row[15]),
+        .wait = (enum webhook_wait)wait,
         .last_status = ledger_u32(row[16]),
         .delivered = ledger_u64(row[18]),
     };
@@ -160,10 +184,28 @@ enum ledger_result ledger_webhook_find(struct ledger *ledger, const char *name,
 
 /* ---- operators ---- */
 
+/* Appends a column's text in hexadecimal, because it may have any signs, and a comma. `plain`: a ?
+ * stands for what is no visible sign of ASCII. */
+static void text_hex(struct sql_text *sql, const char *column, const char *text, bool plain)
+{
+    static const char digits[] = "0123456789abcdef";
+    sql_printf(sql, "%-sX'", column);
+    for (; *text; text++) {
+        unsigned char sign = plain && (*text < ' ' || *text > '~') ? '?' : (unsigned char)*text;
+        sql_append(sql, (const char[2]){digits[sign / 16], digits[sign % 16]}, 2);
+    }
+    sql_append(sql, "',", 2);
+}
+
 static void text_settings(struct sql_text *sql, const struct webhook_settings *settings)
 {
-    sql_printf(sql, "url=%s,batch=%u,concurrency=%u,types='", settings->url, settings->batch,
-               settings->concurrency);
+#define TEXT(name, ...) sql_printf(sql, #name "=%u,", settings->name);
+    WEBHOOK_NUMBERS(TEXT)
+#undef TEXT
+    sql_printf(sql, "url=%s,cloudevents=%d,", settings->url, settings->cloudevents);
+    if (!settings->headers_stay)
+        text_hex(sql, "headers=", settings->headers, false);
+    sql_printf(sql, "types='");
     const char *comma = "";
     for (int i = 0; i < LEDGER_EVENT_TYPES; i++) {
         if (!(settings->types & UINT32_C(1) << i))
@@ -179,13 +221,15 @@ static void text_settings(struct sql_text *sql, const struct webhook_settings *s
     sql_printf(sql, "'");
 }
 
-#define TRIED_AT_ONCE "generation=generation+1,failures=0,failing_since=NULL,next_try_at=NULL"
+#define TRIED_AT_ONCE                                                                              \
+    "generation=generation+1,failures=0,failing_since=NULL,next_try_at=NULL,wait_reason=NULL"
+#define ACTIVE_AGAIN "reason=NULL,state=IF(state='disabled','active',state)"
 
 static enum db_result change(struct ledger *ledger, const char *name,
                              const struct webhook_settings *settings, const char *secret)
 {
     struct sql_text *sql = &ledger->sql;
-    sql_begin(sql, "UPDATE webhook SET " TRIED_AT_ONCE ",");
+    sql_begin(sql, "UPDATE webhook SET " TRIED_AT_ONCE "," ACTIVE_AGAIN ",");
     if (secret)
         sql_printf(sql,
                    "old_secret=secret,old_secret_until=UTC_TIMESTAMP(3)+INTERVAL %d HOUR,"
@@ -209,18 +253,25 @@ static enum db_result make(struct ledger *ledger, const char *name,
               "position=(SELECT next FROM event_feed WHERE one=1),",
               name, secret);
     text_settings(sql, settings);
+    sql_printf(sql, ";DELETE FROM webhook_undelivered WHERE webhook=%s", name);
     return ledger_query(ledger);
 }
 
 /* The row of the feed makes those who add webhooks take turns, so that none adds one too many. */
 static enum db_result put(struct ledger *ledger, const char *name,
-                          const struct webhook_settings *settings, const char *secret, bool rotate,
-                          bool *created_out)
+                          const struct webhook_settings *settings, char secret[WEBHOOK_SECRET_SIZE],
+                          bool rotate, bool *created_out)
 {
     char **row;
-    enum db_result result =
-        ledger_do_row(ledger, &row, "SELECT 1 FROM webhook WHERE name=%s FOR UPDATE", name);
+    enum db_result result = ledger_do_row(ledger, &row,
+                                          "SELECT IF(old_secret_until>UTC_TIMESTAMP(3),secret,NULL)"
+                                          "FROM webhook WHERE name=%s FOR UPDATE",
+                                          name);
     *created_out = result == DB_NO;
+    if (result == DB_OK && rotate && row[0]) {
+        copy(secret, WEBHOOK_SECRET_SIZE, row[0]);
+        rotate = false;
+    }
     if (result == DB_OK)
         return change(ledger, name, settings, rotate ? secret : NULL);
     if (result != DB_NO)
@@ -234,8 +285,9 @@ static enum db_result put(struct ledger *ledger, const char *name,
 }
 
 enum ledger_result ledger_webhook_put(struct ledger *ledger, const char *name,
-                                      const struct webhook_settings *settings, const char *secret,
-                                      bool rotate, bool *created_out)
+                                      const struct webhook_settings *settings,
+                                      char secret[WEBHOOK_SECRET_SIZE], bool rotate,
+                                      bool *created_out)
 {
     struct db_run run = {0};
     while (db_run(ledger->db, &run))
@@ -258,7 +310,9 @@ static enum ledger_result change_one(struct ledger *ledger, const char *name)
 
 enum ledger_result ledger_webhook_delete(struct ledger *ledger, const char *name)
 {
-    sql_begin(&ledger->sql, "DELETE FROM webhook WHERE name=%s", name);
+    sql_begin(&ledger->sql,
+              "DELETE FROM webhook WHERE name=%s;DELETE FROM webhook_undelivered WHERE webhook=%s",
+              name, name);
     return change_one(ledger, name);
 }
 
@@ -272,8 +326,7 @@ enum ledger_result ledger_webhook_pause(struct ledger *ledger, const char *name)
 enum ledger_result ledger_webhook_resume(struct ledger *ledger, const char *name)
 {
     sql_begin(&ledger->sql,
-              "UPDATE webhook SET state='active',reason=NULL," TRIED_AT_ONCE
-              " WHERE name=%s AND(state<>'active' OR failures>0)",
+              "UPDATE webhook SET state='active',reason=NULL," TRIED_AT_ONCE " WHERE name=%s",
               name);
     return change_one(ledger, name);
 }
@@ -291,23 +344,64 @@ enum ledger_result ledger_webhook_replay(struct ledger *ledger, const char *name
     return change_one(ledger, name);
 }
 
-/* ---- the sender ---- */
+/* ---- requests set aside ---- */
 
-/* In hexadecimal, because the text is a receiver's. */
-static void text_answer(struct sql_text *sql, const char *answer)
+enum ledger_result ledger_webhook_asides(struct ledger *ledger, const char *name, bool all,
+                                         uint32_t size_max, webhook_aside_visit *visit,
+                                         void *context)
 {
-    char byte[3];
-    sql_printf(sql, "last_answer=X'");
-    for (; *answer; answer++) {
-        snprintf(byte, sizeof byte, "%02x", *answer >= ' ' && *answer <= '~' ? *answer : '?');
-        sql_append(sql, byte, 2);
+    sql_begin(&ledger->sql,
+              "SELECT id,events," LEDGER_MS_OF("failing_since") "," LEDGER_MS_OF(
+                  "given_up_at") ",answer,IF(LENGTH(body)<=%u,body,'')FROM webhook_undelivered "
+                                 "WHERE webhook=%s%-s ORDER BY failing_since LIMIT %d",
+              size_max, name, all ? "" : " AND given_up_at IS NULL", WEBHOOK_UNDELIVERED_MAX);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        struct webhook_aside aside = {.events = ledger_u32(row[1]),
+                                      .failing_since_ms = (int64_t)ledger_u64(row[2]),
+                                      .given_up_ms = (int64_t)ledger_u64(row[3]),
+                                      .body = row[5] ? row[5] : ""};
+        copy(aside.id, sizeof aside.id, row[0]);
+        copy(aside.answer, sizeof aside.answer, row[4]);
+        visit(&aside, context);
     }
-    sql_printf(sql, "',");
+    return LEDGER_OK;
 }
+
+/* The webhook's row makes those who let requests be tried take turns. */
+static enum db_result resend(struct ledger *ledger, const char *name, const char *id, bool discard)
+{
+    char **row;
+    enum db_result result = ledger_do_row(
+        ledger, &row,
+        "UPDATE webhook SET " TRIED_AT_ONCE " WHERE name=%s;"
+        "%-s WHERE webhook=%s AND id=%s AND given_up_at IS NOT NULL;"
+        "SELECT COUNT(*)FROM webhook_undelivered WHERE webhook=%s AND given_up_at IS NULL",
+        name,
+        discard ? "DELETE FROM webhook_undelivered"
+                : "UPDATE webhook_undelivered SET given_up_at=NULL,failing_since=UTC_TIMESTAMP(3)",
+        name, id, name);
+    return result != DB_OK                          ? result
+           : db_affected(ledger->db, 1) == 0        ? DB_NO
+           : ledger_u32(row[0]) <= WEBHOOK_OPEN_MAX ? DB_OK
+                                                    : DB_CHECK;
+}
+
+enum ledger_result ledger_webhook_resend(struct ledger *ledger, const char *name, const char *id,
+                                         bool discard)
+{
+    struct db_run run = {0};
+    while (db_run(ledger->db, &run))
+        run.result = resend(ledger, name, id, discard);
+    return ledger_from_db(run.result);
+}
+
+/* ---- the sender ---- */
 
 static void text_time(struct sql_text *sql, const char *column, int64_t ms)
 {
-    sql_printf(sql, "%-s=", column);
+    sql_printf(sql, "%-s", column);
     ledger_time_text(sql, ms);
     sql_append(sql, ",", 1);
 }
@@ -317,15 +411,16 @@ enum ledger_result ledger_webhook_note(struct ledger *ledger, const struct ledge
     struct sql_text *sql = &ledger->sql;
     const struct webhook_progress *progress = &webhook->progress;
     sql_begin(sql, "UPDATE webhook SET ");
-    text_time(sql, "failing_since", progress->failing_since_ms);
-    text_time(sql, "next_try_at", progress->next_try_ms);
-    text_time(sql, "last_at", progress->last_ms);
-    text_answer(sql, progress->last_answer);
-    sql_printf(sql,
-               "position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,last_status=%u "
-               "WHERE name=%s AND generation=%ju",
-               progress->position, progress->delivered, progress->failures, progress->last_status,
-               webhook->name, webhook->generation);
+    text_time(sql, "failing_since=", progress->failing_since_ms);
+    text_time(sql, "next_try_at=", progress->next_try_ms);
+    text_time(sql, "last_at=", progress->last_ms);
+    text_hex(sql, "last_answer=", progress->last_answer, true);
+    sql_printf(
+        sql,
+        "wait_reason=%s,position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,last_status=%u "
+        "WHERE name=%s AND generation=%ju",
+        progress->wait ? waits[progress->wait] : NULL, progress->position, progress->delivered,
+        progress->failures, progress->last_status, webhook->name, webhook->generation);
     return ledger_from_db(ledger_query(ledger));
 }
 
@@ -338,4 +433,33 @@ enum ledger_result ledger_webhook_disable(struct ledger *ledger,
                                     "WHERE name=%s AND generation=%ju AND state='active'",
                                     webhook_reason_name(reason), webhook->name,
                                     webhook->generation));
+}
+
+enum ledger_result ledger_webhook_set_aside(struct ledger *ledger,
+                                            const struct ledger_webhook *webhook,
+                                            const struct webhook_aside *aside)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_begin(sql, "INSERT INTO webhook_undelivered(failing_since,given_up_at,answer,body,webhook,"
+                   "id,events)SELECT ");
+    text_time(sql, "", aside->failing_since_ms);
+    text_time(sql, "", aside->given_up_ms);
+    text_hex(sql, "", aside->answer, true);
+    text_hex(sql, "", aside->body, false);
+    sql_printf(sql,
+               "name,%s,%u FROM webhook WHERE name=%s AND generation=%ju AND(SELECT COUNT(*)"
+               "FROM webhook_undelivered WHERE webhook=%s AND id<>%s)<%d ON DUPLICATE KEY UPDATE "
+               "given_up_at=VALUES(given_up_at),answer=VALUES(answer);"
+               "SELECT 1 FROM webhook_undelivered WHERE webhook=%s AND id=%s",
+               aside->id, aside->events, webhook->name, webhook->generation, webhook->name,
+               aside->id, WEBHOOK_UNDELIVERED_MAX, webhook->name, aside->id);
+    enum db_result result = ledger_query(ledger);
+    return result == DB_OK && !db_row(ledger->db) ? LEDGER_NO : ledger_from_db(result);
+}
+
+enum ledger_result ledger_webhook_delivered(struct ledger *ledger,
+                                            const struct ledger_webhook *webhook, const char *id)
+{
+    return ledger_from_db(ledger_do(
+        ledger, "DELETE FROM webhook_undelivered WHERE webhook=%s AND id=%s", webhook->name, id));
 }

@@ -378,6 +378,13 @@ def webhook_failing(scene):
     return webhook(scene, "failures=1,failing_since=UTC_TIMESTAMP(3)-INTERVAL 11 MINUTE")
 
 
+@case("SeckillWebhookUndelivered")
+def webhook_undelivered(scene):
+    return webhook(scene, "url=url;INSERT INTO webhook_undelivered SET webhook='w',id='evt_0_1',"
+                          "events=1,answer='500 ',body='{}',failing_since=UTC_TIMESTAMP(3),"
+                          "given_up_at=UTC_TIMESTAMP(3)")
+
+
 @case("SeckillWebhookDisabled")
 def webhook_disabled(scene):
     return webhook(scene, "state='disabled',reason='gone'")

@@ -3,6 +3,8 @@
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from email.utils import formatdate
 
 import pytest
@@ -78,7 +80,7 @@ def test_events_are_delivered_signed_and_in_order(daemon, receiver):
     for delivery in receiver.deliveries:
         event, = delivery.events
         assert delivery.id == f"evt_0_{event['id']}"
-        assert delivery.headers["content-type"] == "application/cloudevents+json"
+        assert delivery.headers["content-type"] == "application/json"
         assert delivery.signed_by(secret)
         assert abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < 60
     assert {event["subject"] for event in receiver.events} == set(ids)
@@ -92,7 +94,8 @@ def test_events_are_delivered_signed_and_in_order(daemon, receiver):
 def test_batch_is_an_array(daemon, receiver):
     held = threading.Event()
     receiver.answer = lambda delivery: (held.wait(30) and 200, {})
-    put(daemon, url=receiver.url, batch=10, concurrency=1)
+    put(daemon, url=receiver.url, batch=10, concurrency=1,
+        content_type="application/cloudevents+json")
     ids = orders(daemon, 1)
     wait_until(lambda: receiver.deliveries, "the first request")
     ids += orders(daemon, 30, first=1)
@@ -153,6 +156,49 @@ def test_retry_after_is_heeded(daemon, receiver, status, date):
     assert second.at - first.at >= 2
 
 
+def test_wait_is_shown_and_resume_ends_it(daemon, receiver):
+    """A receiver that asks one request of four to wait stops them all, and says so."""
+    held = threading.Event()
+
+    def answer(_):
+        held.wait(30)
+        return (429, {"Retry-After": "600"}) if len(receiver.taken) == 3 else (200, {})
+    receiver.answer = answer
+    put(daemon, url=receiver.url, retry_max_s=400)
+    orders(daemon, 4)
+    wait_until(lambda: len(receiver.deliveries) == 4, "four requests at a time")
+    asked = time.time()
+    held.set()
+    wait_until(lambda: "waits_for" in get(daemon), "the wait's note")
+    now = get(daemon)
+    assert (now["state"], now["waits_for"]) == ("active", "retry_after")
+    until = datetime.fromisoformat(now["next_try_at"].replace("Z", "+00:00")).timestamp()
+    assert 390 <= until - asked <= 430  # not more than retry_max_s, from the answer on
+    orders(daemon, 1, first=4)
+    published(daemon)
+    receiver.answer = lambda delivery: (200, {})
+    assert "next_try_at" not in post(daemon, "resume").json()
+    receiver.has(5)
+
+
+def test_failing_receiver_is_tried_every_15_seconds(daemon, receiver):
+    receiver.answer = lambda delivery: (500, {})
+    put(daemon, url=receiver.url, concurrency=3)
+    daemon.stack.ledger.run("UPDATE webhook SET generation=generation+1, failures=40,"
+                            " failing_since=UTC_TIMESTAMP(3) - INTERVAL 50 MINUTE")
+    orders(daemon, 20)
+    wait_until(lambda: get(daemon).get("waits_for") == "failing", "the wait's note")
+    until = datetime.fromisoformat(get(daemon)["next_try_at"].replace("Z", "+00:00")).timestamp()
+    assert until - time.time() < 15.5
+    many = threading.Barrier(3)  # the receiver is well: all its concurrency comes back at once
+    first = len(receiver.deliveries)
+    receiver.answer = lambda delivery: (
+        200 if len(receiver.deliveries) == first + 1 or many.wait(30) >= 0 else 500, {})
+    wait_until(lambda: len(receiver.taken) >= 4, "the receiver's events", timeout=60)
+    many.abort()
+    receiver.answer = lambda delivery: (200, {})
+
+
 def test_redirect_is_not_followed(daemon, receiver):
     with Receiver() as aim:
         receiver.answer = lambda delivery: (302, {"Location": aim.url})
@@ -175,6 +221,19 @@ def test_410_disables_until_resumed(daemon, receiver):
     assert len(receiver.deliveries) <= 4  # none but those that were under way together
     assert post(daemon, "resume").json()["state"] == "active"
     receiver.has(2)
+
+
+def test_change_of_a_disabled_webhook_resumes_it(daemon, receiver):
+    receiver.answer = lambda delivery: (410, {})
+    put(daemon, url=receiver.url)
+    orders(daemon, 1)
+    is_state(daemon, "disabled", "gone")
+    with Receiver() as other:
+        now = put(daemon, status=200, url=other.url)
+        assert now["state"] == "active" and "reason" not in now
+        other.has(1)
+    post(daemon, "pause")
+    assert put(daemon, status=200, url=receiver.url)["state"] == "paused"
 
 
 def test_failing_for_days_disables(daemon, receiver):
@@ -294,6 +353,168 @@ def test_event_that_always_fails_holds_up_only_its_order(daemon, receiver):
     receiver.has(5)
 
 
+def test_event_that_always_fails_outlives_the_feed(daemon, spawn, receiver):
+    """What a receiver refuses leaves the webhook's position behind, and is not forgotten with the
+    feed's events."""
+    poison, *others = orders(daemon, 3)
+    published(daemon)
+    receiver.answer = lambda delivery: (
+        500 if delivery.events[0]["subject"] == poison else 200, {})
+    put(daemon, url=receiver.url)
+    assert all(daemon.pay(order).status == 200 for order in [poison, *others])
+    receiver.has(2)
+    wait_until(lambda: get(daemon).get("retrying_since") and get(daemon)["lag"] == 0,
+               "the webhook to pass what fails", timeout=60)
+    entry, = daemon.admin("GET", "/admin/webhooks/w/undelivered").json()["undelivered"]
+    assert entry["body"]["subject"] == poison and "given_up_at" not in entry
+    assert entry["last_answer"].startswith("500")
+    assert daemon.metric('seckill_webhook_failing_seconds{webhook="w"}') >= 0
+    ledger = daemon.stack.ledger
+    daemon.stop()
+    ledger.run("DELETE FROM event_batch; UPDATE event_feed SET oldest = next")
+    heir = spawn(daemon.stack, **ON)
+    later = orders(heir, 5, first=3)
+    wait_until(lambda: {event["subject"] for event in receiver.events} >= set(later),
+               "events after the restart")
+    assert get(heir)["state"] == "active"
+    assert heir.cancel(later[0]).status == 200
+    receiver.answer = lambda delivery: (200, {})
+    wait_until(lambda: poison in {event["subject"] for event in receiver.events},
+               "the event that has failed", timeout=60)
+    wait_until(lambda: not heir.admin("GET", "/admin/webhooks/w/undelivered")
+               .json()["undelivered"], "its note to go")
+
+
+def undelivered(daemon):
+    found = daemon.admin("GET", "/admin/webhooks/w/undelivered").json()["undelivered"]
+    return [entry["id"] for entry in found if "given_up_at" in entry]
+
+
+def test_event_is_given_up_and_replayed(daemon, receiver):
+    receiver.answer = lambda delivery: (
+        422 if delivery.events[0]["type"] == "order.accepted" else 200, {})
+    put(daemon, url=receiver.url, give_up_s=2)
+    poison, = orders(daemon, 1)
+    wait_until(lambda: undelivered(daemon), "the event to be given up")
+    first, = undelivered(daemon)
+    caught_up(daemon)
+    assert get(daemon)["undelivered"] == 1 and get(daemon)["state"] == "active"
+    wait_until(lambda: daemon.metric('seckill_webhook_undelivered{webhook="w"}') == 1, "its metric")
+    assert f"event=webhook_undelivered webhook=w id={first}" in daemon.log()
+    assert daemon.cancel(poison).status == 200  # later events of its order go on
+    receiver.has(1)
+
+    refused = daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", {"id": "evt_0_0"})
+    assert_problem(refused, 404, "unknown_undelivered")
+    sent = len(receiver.deliveries)
+    replayed = daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", {"id": first})
+    assert replayed.status == 200 and replayed.json()["undelivered"] == 0
+    wait_until(lambda: undelivered(daemon) == [first], "it to be given up once more")
+    assert {delivery.id for delivery in receiver.deliveries[sent:]} == {first}
+    receiver.answer = lambda delivery: (200, {})
+    daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", {"id": first})
+    receiver.has(2)
+    wait_until(lambda: not daemon.admin("GET", "/admin/webhooks/w/undelivered")
+               .json()["undelivered"], "its note to go")
+    assert_problem(daemon.admin("POST", "/admin/webhooks/w/undelivered/discard", {"id": first}),
+                   404, "unknown_undelivered")
+    assert_problem(daemon.admin("GET", "/admin/webhooks/x/undelivered"), 404, "unknown_webhook")
+    for body in ({}, {"id": 7}, {"id": "a b"}, {"id": "a", "other": 1}):
+        assert_problem(daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", body), 400,
+                       "invalid_request")
+
+
+def test_events_of_a_minute_pass_one_that_fails(daemon, receiver):
+    """More than the queue holds, while one event is refused."""
+    poison, = orders(daemon, 1)
+    published(daemon)
+    receiver.answer = lambda delivery: (
+        500 if delivery.events[0]["subject"] == poison else 200, {})
+    daemon.reset("rush", 5000, 4)
+    settled(daemon, "rush")
+    put(daemon, url=receiver.url, types=["order.paid", "order.accepted"], batch=1000)
+    assert daemon.pay(poison).status == 200
+    wait_until(lambda: receiver.deliveries, "the refused event")
+    with ThreadPoolExecutor(16) as pool:
+        answers = pool.map(lambda n: daemon.order("rush", user_id=f"r{n}").status, range(2500))
+        assert set(answers) == {201}
+    receiver.has(2500)
+
+
+def test_headers_and_type_are_the_operators(daemon, receiver):
+    key = "k-5f1e value"
+    now = put(daemon, url=receiver.url, headers={"X-Api-Key": key, "Authorization": "Basic dTpw"})
+    assert now["header_names"] == ["X-Api-Key", "Authorization"]
+    assert now["content_type"] == "application/json"
+    assert post(daemon, "test").json()["result"] == "ok"
+    delivery = receiver.deliveries[-1]
+    assert delivery.headers["x-api-key"] == key
+    assert delivery.headers["authorization"] == "Basic dTpw"
+    put(daemon, status=200, url=receiver.url, content_type="application/cloudevents+json", batch=3)
+    post(daemon, "test")
+    delivery = receiver.deliveries[-1]
+    assert delivery.headers["x-api-key"] == key  # as it was
+    assert delivery.headers["content-type"] == "application/cloudevents-batch+json"
+    shown = str([daemon.admin("GET", path).json() for path in
+                 ("/admin/webhooks", "/admin/webhooks/w", "/admin/actions")])
+    assert key not in daemon.log() + shown and "dTpw" not in daemon.log() + shown
+    assert put(daemon, status=200, url=receiver.url, headers={})["header_names"] == []
+    post(daemon, "test")
+    assert "x-api-key" not in receiver.deliveries[-1].headers
+
+
+def test_webhook_of_before_keeps_its_content_type(daemon, spawn, receiver):
+    put(daemon, url=receiver.url)
+    ledger = daemon.stack.ledger
+    daemon.stop()
+    ledger.run("DROP TABLE webhook_undelivered; ALTER TABLE webhook DROP timeout_s,"
+               " DROP retry_max_s, DROP give_up_s, DROP cloudevents, DROP headers,"
+               " DROP wait_reason; DELETE FROM schema_version WHERE name LIKE '0015%'")
+    heir = spawn(daemon.stack, **ON)
+    now = get(heir)
+    assert now["content_type"] == "application/cloudevents+json"
+    assert (now["timeout_s"], now["retry_max_s"], now["give_up_s"]) == (10, 3600, 259200)
+    assert put(heir, "new", url=receiver.url)["content_type"] == "application/json"
+
+
+def test_timeout_is_the_webhooks(daemon, receiver):
+    held = threading.Event()
+    receiver.answer = lambda delivery: (held.wait(30) and 200, {})
+    put(daemon, url=receiver.url, timeout_s=1)
+    orders(daemon, 1)
+    since = time.monotonic()
+    wait_until(lambda: get(daemon)["failures"] > 0, "its failure")
+    assert time.monotonic() - since < 8  # not the usual 10 s
+    held.set()
+    receiver.has(1)
+
+
+def test_repeated_rotation_leaves_both_signatures(daemon, receiver):
+    old = put(daemon, url=receiver.url)["secret"]
+    new = put(daemon, status=200, url=receiver.url, rotate_secret=True)["secret"]
+    assert put(daemon, status=200, url=receiver.url, rotate_secret=True)["secret"] == new
+    post(daemon, "test")
+    assert receiver.deliveries[-1].signed_by(old) and receiver.deliveries[-1].signed_by(new)
+
+
+def test_tests_beside_a_hanging_receiver_get_their_time(stack, spawn, receiver):
+    """Each has its time for the receiver, or is told to come back: never a time-out at once."""
+    daemon = spawn(stack, **{**ON, "lease_ms": 3000, "deadline_ms": 2000})
+    held = threading.Event()
+    receiver.answer = lambda delivery: (held.wait(30) and 200, {})
+    put(daemon, url=receiver.url)
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: post(daemon, "test"), range(3)))
+    held.set()
+    for answer in answers:
+        if answer.status == 200:
+            assert answer.json()["result"] == "timeout" and answer.json()["latency_ms"] >= 1000
+        else:
+            assert_problem(answer, 503, "overloaded")
+            assert answer.headers["Retry-After"]
+    assert 200 in {answer.status for answer in answers}
+
+
 def test_killed_daemon_loses_nothing(stack, spawn, receiver):
     daemon, heir = (spawn(stack, **{**ON, "lease_ms": 1000}) for _ in range(2))
     daemon.reset("demo", 1000, 4)
@@ -367,6 +588,12 @@ def test_certificate_must_be_of_an_authority(stack, spawn, tmp_path):
     {"url": "https://x/", "concurrency": 17}, {"url": "https://x/", "types": ["order.odd"]},
     {"url": "https://x/", "types": "order.paid"}, {"url": "https://x/", "skus": ["a b"]},
     {"url": "https://x/", "skus": ["s"] * 33}, {"url": "https://x/", "other": 1},
+    {"url": "https://x/", "timeout_s": 61}, {"url": "https://x/", "retry_max_s": 0},
+    {"url": "https://x/", "give_up_s": 1209601}, {"url": "https://x/", "content_type": "text/plain"},
+    {"url": "https://x/", "headers": ["A: b"]}, {"url": "https://x/", "headers": {"A": 1}},
+    {"url": "https://x/", "headers": {"Host": "b"}}, {"url": "https://x/", "headers": {"A": "b\n"}},
+    {"url": "https://x/", "headers": {"webhook-id": "b"}},
+    {"url": "https://x/", "headers": {f"a{n}": "b" for n in range(9)}},
     {"url": "https://x/", "rotate_secret": 1}, {"url": 7}, {"url": "https://x/\u00e9"}])
 def test_bad_settings_are_refused(daemon, body):
     assert_problem(daemon.admin("PUT", "/admin/webhooks/w", body), 400, "invalid_request")

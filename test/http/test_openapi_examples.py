@@ -65,6 +65,7 @@ STORY = [
     ("getWebhook", None, "paused"),
     ("listWebhooks", None, "webhooks"),
     ("testWebhook", None, "refused"),
+    ("listUndelivered", None, "none"),
     ("deleteWebhook", None, "paused"),
     ("setWebhook", "create", "create"),
     ("resumeWebhook", None, "active"),
@@ -459,6 +460,12 @@ def events_off(world):
     return world.daemon.admin("GET", "/admin/webhooks")
 
 
+def unknown_undelivered(world):
+    daemon = world.spawn(events_retention_h=24)
+    daemon.admin("PUT", "/admin/webhooks/w", {"url": "https://localhost/"})
+    return daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", {"id": "evt_0_17"})
+
+
 def unknown_webhook(world):
     return world.spawn(events_retention_h=24).admin("GET", "/admin/webhooks/w")
 
@@ -489,8 +496,8 @@ RECIPES = {recipe.__name__: recipe for recipe in (
     round_in_use, invalid_state, payment_too_late, already_paid, payment_failed, hold_limit_reached,
     sale_in_use, refunds_due, keep_too_large, payload_too_large, uri_too_long,
     unsupported_media_type, idempotency_key_reused, rate_limited, headers_too_large, overloaded,
-    unavailable, no_order_id, outcome_unknown, events_off, unknown_webhook, too_many_orders,
-    too_many_webhooks, cursor_expired, http_version_not_supported)}
+    unavailable, no_order_id, outcome_unknown, events_off, unknown_webhook, unknown_undelivered,
+    too_many_orders, too_many_webhooks, cursor_expired, http_version_not_supported)}
 
 
 @pytest.fixture(scope="module")
