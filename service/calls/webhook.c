@@ -137,13 +137,6 @@ static void end_action(const struct call_worker *worker, struct request *request
                     request->call.sku, action, request->answer.status);
 }
 
-static void end_change(const struct call_worker *worker, struct request *request,
-                       enum ledger_result result, const char *action)
-{
-    answer_change(worker, request, result, 200, NULL);
-    end_action(worker, request, action);
-}
-
 /* ---- parts of a call ---- */
 
 /* Reads the name from the path, which call.sku holds, and refuses every call while events are off.
@@ -374,8 +367,9 @@ enum call_start call_webhook_delete(struct request *request, const struct call *
 
 static void pause_webhook(struct call_worker *worker, struct request *request)
 {
-    end_change(worker, request,
-               ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), "pause");
+    answer_change(worker, request,
+                  ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), 200, NULL);
+    end_action(worker, request, "pause");
 }
 
 enum call_start call_webhook_pause(struct request *request, const struct call *call)
@@ -385,8 +379,9 @@ enum call_start call_webhook_pause(struct request *request, const struct call *c
 
 static void resume(struct call_worker *worker, struct request *request)
 {
-    end_change(worker, request,
-               ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), "resume");
+    answer_change(worker, request,
+                  ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), 200, NULL);
+    end_action(worker, request, "resume");
 }
 
 enum call_start call_webhook_resume(struct request *request, const struct call *call)

@@ -344,6 +344,19 @@ static void test_request_set_aside_is_given_up_and_replayed(void **state)
     expect_asides(true, 0);
 }
 
+static void test_damaged_request_is_left_out(void **state)
+{
+    (void)state;
+    make("w");
+    assert_int_equal(set_aside("evt_0_7", 0, "{}"), LEDGER_OK);
+    assert_int_equal(set_aside("evt_0_8", 0, "{}"), LEDGER_OK);
+    sql_server_do("UPDATE webhook_undelivered SET id='a b' WHERE id='evt_0_7'");
+    expect_asides(true, 1);
+    assert_string_equal(asides[0].id, "evt_0_8");
+    sql_server_do("UPDATE webhook_undelivered SET events=0");
+    expect_asides(true, 0);
+}
+
 static void test_requests_set_aside_are_bounded(void **state)
 {
     char id[WEBHOOK_ID_SIZE];
@@ -408,6 +421,7 @@ int main(void)
         TEST(test_resume_ends_the_wait_of_an_active_one),
         TEST(test_change_of_settings_ends_a_disabling_and_no_pause),
         TEST(test_request_set_aside_is_given_up_and_replayed),
+        TEST(test_damaged_request_is_left_out),
         TEST(test_requests_set_aside_are_bounded),
         TEST(test_list_has_all_that_make_sense_and_there_are_64),
     };

@@ -361,10 +361,13 @@ enum ledger_result ledger_webhook_asides(struct ledger *ledger, const char *name
         struct webhook_aside aside = {.events = ledger_u32(row[1]),
                                       .failing_since_ms = (int64_t)ledger_u64(row[2]),
                                       .given_up_ms = (int64_t)ledger_u64(row[3]),
-                                      .body = row[5] ? row[5] : ""};
-        copy(aside.id, sizeof aside.id, row[0]);
+                                      .body = row[5]};
         copy(aside.answer, sizeof aside.answer, row[4]);
-        visit(&aside, context);
+        if (ledger_identifier_read(aside.id, row[0]) && aside.body &&
+            ledger_number_valid(row[1], 1, WEBHOOK_MAX_batch))
+            visit(&aside, context);
+        else
+            ledger_note_damage(ledger, "webhook_undelivered: webhook %s", name);
     }
     return LEDGER_OK;
 }

@@ -16,9 +16,9 @@ enum {
     WEBHOOK_SECRET_SIZE = 65,  /* of its base64, with the NUL */
     WEBHOOK_SECRET_HOURS = 24, /* for which a replaced secret goes on signing */
     WEBHOOK_ANSWER_SIZE = 201,
-    WEBHOOK_ID_SIZE = 64,          /* of a request */
-    WEBHOOK_OPEN_MAX = 64,         /* a webhook's requests that are being tried */
-    WEBHOOK_UNDELIVERED_MAX = 256, /* a webhook's requests that the ledger keeps */
+    WEBHOOK_ID_SIZE = IDENTIFIER_SIZE, /* of a request's id */
+    WEBHOOK_OPEN_MAX = 64,             /* a webhook's requests that are being tried */
+    WEBHOOK_UNDELIVERED_MAX = 256,     /* a webhook's requests that the ledger keeps */
 };
 
 /* Settings that are numbers: X(name, min, max, default) */
@@ -101,7 +101,7 @@ struct ledger_webhook {
 /* A request that was set aside: its receiver refuses it, and the webhook's position has passed it.
  * The sender goes on to try it, for give_up_s; then it stays until an operator sends it again. */
 struct webhook_aside {
-    char id[WEBHOOK_ID_SIZE];
+    char id[IDENTIFIER_SIZE]; /* webhook-id */
     uint32_t events;
     int64_t failing_since_ms, given_up_ms; /* given_up_ms is 0 while it is tried */
     char answer[WEBHOOK_ANSWER_SIZE];      /* the last one, with the status in front */
@@ -152,8 +152,8 @@ enum ledger_result ledger_webhook_replay(struct ledger *ledger, const char *name
                                          struct ledger_event_bounds *bounds_out);
 
 /* Visits the requests set aside, oldest first: those that are tried or, if `all`, also those given
- * up. A body of more than `size_max` bytes is left out (""). The visit must not use the ledger.
- * LEDGER_OK or LEDGER_FAILED. */
+ * up. A body of more than `size_max` bytes is left out (""), and so are rows that make no sense
+ * (ledger_fault). The visit must not use the ledger. LEDGER_OK or LEDGER_FAILED. */
 typedef void webhook_aside_visit(const struct webhook_aside *aside, void *context);
 enum ledger_result ledger_webhook_asides(struct ledger *ledger, const char *name, bool all,
                                          uint32_t size_max, webhook_aside_visit *visit,

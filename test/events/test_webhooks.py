@@ -403,6 +403,7 @@ def test_event_is_given_up_and_replayed(daemon, receiver):
     assert f"event=webhook_undelivered webhook=w id={first}" in daemon.log()
     assert daemon.cancel(poison).status == 200  # later events of its order go on
     receiver.has(1)
+    caught_up(daemon)
 
     refused = daemon.admin("POST", "/admin/webhooks/w/undelivered/replay", {"id": "evt_0_0"})
     assert_problem(refused, 404, "unknown_undelivered")
