@@ -29,15 +29,15 @@ bool webhook_sign(const char *secret, const char *text, size_t length,
 unsigned webhook_retry_after_s(const char *text, int64_t now_ms);
 
 /* The wait before the next try after so many failures in a row (at least 1), the first of them
- * `failing_ms` ago: 1 s, doubled up to 15 s in the first hour, then up to a quarter of the time since
- * that hour, never above `max_ms`. `random` takes away up to a half. */
+ * `failing_ms` ago: 1 s, doubled up to 15 s in the first hour, then up to a quarter of the time
+ * since that hour, never above `max_ms`. `random` takes away up to a half. */
 int64_t webhook_backoff_ms(unsigned failures, int64_t failing_ms, int64_t max_ms, int random);
 
 /* ---- headers ---- */
 
 /* Adds a header of an operator to the lines of webhook_settings.headers. NULL, or a constant text
- * that says what is wrong: the form of name or value, a name that the service or HTTP itself sets or
- * that comes twice, or too many. */
+ * that says what is wrong: the form of name or value, a name that comes twice or that the service
+ * or HTTP itself sets, or too many. */
 const char *webhook_header_add(char lines[WEBHOOK_HEADERS_SIZE], const char *name,
                                const char *value);
 

@@ -13,9 +13,9 @@ size_t webhook_queue_room(const struct webhook_queue *queue)
     return (size_t)(WEBHOOK_QUEUE_MAX - (queue->end - queue->first));
 }
 
-/* Moves on behind the next subject in a body, and returns its place; `at` is NULL when there is none.
- * No text of a client is like the member's name, because it has its quotes escaped. Multiplies by
- * the golden ratio (Knuth's hash), and takes upper bits of the product. */
+/* Moves on to the next subject in a body, and returns its place; `at` is NULL when there is none.
+ * No text of a client is like the member's name, as its quotes are escaped. Multiplies by the
+ * golden ratio (Knuth's hash), and takes upper bits of the product. */
 static uint16_t next_place(const char **at)
 {
     static const uint64_t ratio = UINT64_C(0x9e3779b97f4a7c15);

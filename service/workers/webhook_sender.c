@@ -9,8 +9,8 @@
  *
  * why_one_try: a request that fails waits by itself, while others go on. A receiver that has failed
  * FAILING_FROM times in a row gets one request at a time, and the waits between them grow, until
- * one succeeds; further events come before those that have failed, which may always fail. A receiver
- * that fails now and then keeps its rate.
+ * one succeeds; further events come before those that have failed, which may always fail. A
+ * receiver that fails now and then keeps its rate.
  *
  * why_aside: a request that has failed for a while is noted in the ledger. Then the webhook's
  * position passes it, and neither the queue nor the feed need keep its events. It is still tried,
@@ -207,8 +207,8 @@ static bool is_failing(const struct receiver *receiver)
     return receiver->webhook.progress.failures >= FAILING_FROM;
 }
 
-/* Prefers the delivery that failed first among those that are due, to one of further events; but see
- * why_one_try. */
+/* Prefers the delivery that failed first among those that are due, to one of further events; but
+ * see why_one_try. */
 static struct delivery *next_delivery(const struct webhook_sender *sender,
                                       struct receiver *receiver)
 {

@@ -57,18 +57,20 @@ uint64_t webhook_lag(const struct ledger_webhook *webhook, const struct ledger_e
 
 static_assert(LEDGER_EVENT_TYPES <= 32, "webhook_settings.types has a bit for each");
 
-#define COLUMN(name, ...) "," #name
+#define MS(column) LEDGER_MS_OF(column)
 #define ASIDE(what, which)                                                                         \
     "(SELECT " what " FROM webhook_undelivered u WHERE u.webhook=webhook.name AND "                \
     "given_up_at IS " which ")"
-#define WEBHOOK_SELECT                                                                                                                                        \
-    "SELECT name,url,types,skus,cloudevents,headers,secret,"                                                                                                  \
-    "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"                                                                 \
-    "failures," LEDGER_MS_OF("failing_since") "," LEDGER_MS_OF("next_try_at") "," LEDGER_MS_OF("last_at") ",last_status,last_answer,delivered," LEDGER_MS_OF( \
-        "created_at") ",wait_reason," ASIDE("SUM(events)",                                                                                                    \
-                                            "NOT NULL") "," LEDGER_MS_OF(ASIDE("MIN(failing_since)",                                                          \
-                                                                               "NULL"))                                                                       \
-        WEBHOOK_NUMBERS(COLUMN) " FROM webhook "
+#define RETRYING_SINCE MS(ASIDE("MIN(failing_since)", "NULL"))
+#define COLUMN(name, ...) "," #name
+#define LAST_COLUMNS RETRYING_SINCE WEBHOOK_NUMBERS(COLUMN)
+#define WEBHOOK_SELECT                                                                             \
+    "SELECT name,url,types,skus,cloudevents,headers,secret,"                                       \
+    "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"      \
+    "failures," MS("failing_since") "," MS("next_try_at") "," MS(                                  \
+        "last_at") ",last_status,"                                                                 \
+                   "last_answer,delivered," MS("created_at") ",wait_reason," ASIDE(                \
+                       "SUM(events)", "NOT NULL") "," LAST_COLUMNS " FROM webhook "
 enum { NUMBERS_AT = 23 }; /* the columns of WEBHOOK_NUMBERS */
 
 /* Copies the next name of a list with commas between, and moves on; false when it is too long. */
@@ -418,12 +420,13 @@ enum ledger_result ledger_webhook_note(struct ledger *ledger, const struct ledge
     text_time(sql, "next_try_at=", progress->next_try_ms);
     text_time(sql, "last_at=", progress->last_ms);
     text_hex(sql, "last_answer=", progress->last_answer, true);
-    sql_printf(
-        sql,
-        "wait_reason=%s,position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,last_status=%u "
-        "WHERE name=%s AND generation=%ju",
-        progress->wait ? waits[progress->wait] : NULL, progress->position, progress->delivered,
-        progress->failures, progress->last_status, webhook->name, webhook->generation);
+    sql_printf(sql,
+               "wait_reason=%s,position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,"
+               "last_status=%u "
+               "WHERE name=%s AND generation=%ju",
+               progress->wait ? waits[progress->wait] : NULL, progress->position,
+               progress->delivered, progress->failures, progress->last_status, webhook->name,
+               webhook->generation);
     return ledger_from_db(ledger_query(ledger));
 }
 

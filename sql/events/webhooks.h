@@ -40,8 +40,8 @@ enum { WEBHOOK_NUMBERS(WEBHOOK_MAX) };
  * not got yet were deleted. */
 #define WEBHOOK_REASONS(X) X(NONE, "") X(GONE, "gone") X(FAILING, "failing") X(EXPIRED, "expired")
 
-/* What the next try waits for: the pause of a request that has failed, while others go on; the pause
- * of a receiver that fails; or the time that it has asked for. */
+/* What the next try waits for: the pause of a request that has failed, while others go on; the
+ * pause of a receiver that fails; or the time that it has asked for. */
 #define WEBHOOK_WAITS(X)                                                                           \
     X(NONE, "") X(RETRY, "retry") X(FAILING, "failing") X(RETRY_AFTER, "retry_after")
 
@@ -63,15 +63,15 @@ const char *webhook_wait_name(enum webhook_wait wait);
 struct webhook_settings {
     char url[WEBHOOK_URL_SIZE]; /* visible ASCII */
     uint32_t types;             /* a bit for each enum ledger_event_type; 0: all */
-#define WEBHOOK_NUMBER(name, min, max, usual) uint32_t name;
-    WEBHOOK_NUMBERS(WEBHOOK_NUMBER)
-#undef WEBHOOK_NUMBER
-    bool cloudevents;  /* the content type is that of CloudEvents, not application/json */
-    bool headers_stay; /* in a change: those of before stay */
-    size_t sku_count;  /* 0: all */
+    bool cloudevents;           /* the content type is that of CloudEvents, not application/json */
+    bool headers_stay;          /* in a change: those of before stay */
+    size_t sku_count;           /* 0: all */
     char skus[WEBHOOK_SKUS_MAX][IDENTIFIER_SIZE];
     char headers[WEBHOOK_HEADERS_SIZE]; /* lines "NAME: VALUE"; never logged, values never shown */
+#define WEBHOOK_NUMBER(name, min, max, usual) uint32_t name;
+    WEBHOOK_NUMBERS(WEBHOOK_NUMBER)
 };
+#undef WEBHOOK_NUMBER
 
 /* What the sender notes. Times are in ms since 1970 by the ledger's clock, 0: none. */
 struct webhook_progress {
@@ -127,11 +127,11 @@ enum ledger_result ledger_webhook_find(struct ledger *ledger, const char *name,
 
 /* ---- operators ---- */
 
-/* Changes a webhook's settings, and lets it be tried at once, also a disabled one; a paused one stays
- * so. Or makes it: it gets the events from now on. `secret` is for a new one and, if `rotate`,
- * replaces that of an old one; while the former one still signs, nothing is replaced, and `secret`
- * gets the present one, so that a repeated call breaks no signature. LEDGER_LIMIT: there are
- * WEBHOOKS_MAX already. LEDGER_UNKNOWN: it may be done. */
+/* Changes a webhook's settings, and lets it be tried at once, also a disabled one; a paused one
+ * stays so. Or makes it: it gets the events from now on. `secret` is for a new one and, if
+ * `rotate`, replaces that of an old one; while the former one still signs, nothing is replaced, and
+ * `secret` gets the present one, so that a repeated call breaks no signature. LEDGER_LIMIT: there
+ * are WEBHOOKS_MAX already. LEDGER_UNKNOWN: it may be done. */
 enum ledger_result ledger_webhook_put(struct ledger *ledger, const char *name,
                                       const struct webhook_settings *settings,
                                       char secret[WEBHOOK_SECRET_SIZE], bool rotate,
@@ -140,8 +140,8 @@ enum ledger_result ledger_webhook_put(struct ledger *ledger, const char *name,
 /* LEDGER_NO: there is none of this name. */
 enum ledger_result ledger_webhook_delete(struct ledger *ledger, const char *name);
 
-/* Pauses a webhook that is active; LEDGER_OK also when there is nothing to change. Resuming one, also
- * a disabled one, makes it active, forgets its failures and ends every wait. */
+/* Pauses a webhook that is active; LEDGER_OK also when there is nothing to change. Resuming one,
+ * also a disabled one, makes it active, forgets its failures and ends every wait. */
 enum ledger_result ledger_webhook_pause(struct ledger *ledger, const char *name);
 enum ledger_result ledger_webhook_resume(struct ledger *ledger, const char *name);
 
@@ -166,8 +166,8 @@ enum ledger_result ledger_webhook_resend(struct ledger *ledger, const char *name
 
 /* ---- the sender ---- */
 
-/* Sets a request aside, or notes that it is given up, unless the generation is another one. LEDGER_NO:
- * it is not kept, because WEBHOOK_UNDELIVERED_MAX are. */
+/* Sets a request aside, or notes that it is given up, unless the generation is another one.
+ * LEDGER_NO: it is not kept, because WEBHOOK_UNDELIVERED_MAX are. */
 enum ledger_result ledger_webhook_set_aside(struct ledger *ledger,
                                             const struct ledger_webhook *webhook,
                                             const struct webhook_aside *aside);

@@ -328,7 +328,8 @@ def test_dead_and_slow_receivers_delay_nobody(daemon, receiver):
         orders(daemon, 50)
         receiver.has(50)
         assert time.monotonic() - since < 8  # less than a request may take
-        assert len(slow.deliveries) == 4 and not slow.taken  # its concurrency
+        wait_until(lambda: len(slow.deliveries) == 4, "its concurrency")
+        assert not slow.taken
         held.set()
         slow.has(50)
         slow.assert_in_order()
@@ -590,9 +591,11 @@ def test_certificate_must_be_of_an_authority(stack, spawn, tmp_path):
     {"url": "https://x/", "types": "order.paid"}, {"url": "https://x/", "skus": ["a b"]},
     {"url": "https://x/", "skus": ["s"] * 33}, {"url": "https://x/", "other": 1},
     {"url": "https://x/", "timeout_s": 61}, {"url": "https://x/", "retry_max_s": 0},
-    {"url": "https://x/", "give_up_s": 1209601}, {"url": "https://x/", "content_type": "text/plain"},
+    {"url": "https://x/", "give_up_s": 1209601},
+    {"url": "https://x/", "content_type": "text/plain"},
     {"url": "https://x/", "headers": ["A: b"]}, {"url": "https://x/", "headers": {"A": 1}},
-    {"url": "https://x/", "headers": {"Host": "b"}}, {"url": "https://x/", "headers": {"A": "b\n"}},
+    {"url": "https://x/", "headers": {"Host": "b"}},
+    {"url": "https://x/", "headers": {"A": "b\n"}},
     {"url": "https://x/", "headers": {"webhook-id": "b"}},
     {"url": "https://x/", "headers": {f"a{n}": "b" for n in range(9)}},
     {"url": "https://x/", "rotate_secret": 1}, {"url": 7}, {"url": "https://x/\u00e9"}])

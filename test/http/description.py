@@ -11,8 +11,8 @@ from harness.processes import ROOT
 METHODS = ("get", "post", "put", "patch", "delete")
 # Fields that differ from run to run; the ids of orders are compared by themselves.
 VOLATILE = {"as_of", "at", "created_at", "expires_at", "lag", "latency_ms", "latest", "order_id",
-            "orders", "position", "refunded_at", "segment", "stops_in_ms", "subject", "time",
-            "told_at"}
+            "orders", "position", "refunded_at", "retrying_since", "segment", "stops_in_ms",
+            "subject", "time", "told_at"}
 
 
 def no_other(value):
