@@ -690,8 +690,7 @@ void promise_unpay(const struct stock_status_change *change, int64_t since_ns)
         promise_break("payment %s of order %llu is told as unknown, and is there",
                       change->payment.ref, id);
     if (change->result == STOCK_STATE_REFUSED && order && is_present(order) && row &&
-        row->was.payment.state == LEDGER_PAYMENT_TAKEN && row->committed_ns < since_ns &&
-        row->before.payment.state != LEDGER_PAYMENT_DUE) /* else it may pay since this call */
+        row->was.payment.state == LEDGER_PAYMENT_TAKEN && row->changed_ns < since_ns)
         promise_break("payment %s of order %llu pays it, and was not to fail", change->payment.ref,
                       id);
     if (change->result != STOCK_STATE_OK)
@@ -715,6 +714,7 @@ void promise_extend(const struct stock_status_change *change, int64_t since_ns)
                                   .expires_ms = extension->expires_ms});
     if (change->result == STOCK_STATE_REFUSED && order && sale && is_present(order) &&
         order->order.status == LEDGER_RESERVED && !is_overdue(order) && !has_stepped() &&
+        row_of_order(change->record.order_id)->changed_ns < since_ns &&
         !chance_struck_kind(FAULT_LEDGER_CRASH))
         promise_break("order %llu was not extended, and is reserved", id);
     if (change->result != STOCK_STATE_HOLD_LIMIT)

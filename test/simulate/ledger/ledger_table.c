@@ -247,6 +247,8 @@ void txn_commit(struct txn *txn)
         struct row *row = txn->rows[i];
         if (!row->was.there)
             row->committed_ns = loop_now_ns();
+        if (memcmp(&row->was, &row->now, sizeof row->now) != 0)
+            row->changed_ns = loop_now_ns();
         row->before = row->was;
         row->was = row->now;
         row->on_disk = row->on_disk && !txn->wrote;

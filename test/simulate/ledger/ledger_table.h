@@ -145,9 +145,9 @@ struct version {
 
 struct row {
     enum table table;
-    struct txn *owner; /* who has locked it */
-    bool on_disk;      /* `disk` is `was` */
-    int64_t committed_ns;
+    struct txn *owner;                /* who has locked it */
+    bool on_disk;                     /* `disk` is `was` */
+    int64_t committed_ns, changed_ns; /* since when it is there; the last change */
     struct version now, was, disk;
     struct version before; /* the last commit: what it has replaced */
 };
