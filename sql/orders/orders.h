@@ -199,9 +199,9 @@ struct ledger_filter {
 /* Lists up to `max` orders with ids above `after`, sorted by id, without their keys; leaves out
  * damaged ones and notes them in ledger_fault. It reads at most LEDGER_SCAN_MAX rows along the
  * primary key; with a user in the filter, the user's keys (until ledger_purge deletes them) and
- * LEDGER_USER_IDS_MAX orders. So it may find fewer than there are: `next_out` is the id to go on after; 0: there
- * are no more. LEDGER_OK, LEDGER_LIMIT (the user has more than LEDGER_USER_ORDERS_MAX orders) or
- * LEDGER_FAILED. */
+ * LEDGER_USER_IDS_MAX orders. So it may find fewer than there are: `next_out` is the id to go on
+ * after; 0: there are no more. LEDGER_OK, LEDGER_LIMIT (the user has more than
+ * LEDGER_USER_ORDERS_MAX orders) or LEDGER_FAILED. */
 enum ledger_result ledger_orders_list(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_record *orders_out,
                                       size_t *count_out, uint64_t *next_out);

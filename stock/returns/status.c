@@ -187,7 +187,8 @@ void stock_refund(struct stock *stock, struct stock_status_change *changes, size
     end_all(stock, changes, count, wait_ms, LEDGER_REFUNDED);
 }
 
-/* The orders expire by the ledger's clock, so they are read again. */
+/* The orders expire by the ledger's clock, so they are read again, with what others have made of
+ * them since, which is confirmed. */
 void stock_unpay(struct stock *stock, struct stock_status_change *changes, size_t count,
                  int wait_ms)
 {
@@ -195,7 +196,8 @@ void stock_unpay(struct stock *stock, struct stock_status_change *changes, size_
     end_all(stock, changes, count, wait_ms, LEDGER_RESERVED);
     for (size_t i = 0; i < count; i++)
         records[i] = &changes[i].record;
-    bool found = ledger_orders_find(stock->ledger, records, count) == LEDGER_OK;
+    bool found = ledger_orders_find(stock->ledger, records, count) == LEDGER_OK &&
+                 ledger_confirm(stock->ledger, ledger_connection(stock->ledger)) == LEDGER_OK;
     for (size_t i = 0; i < count; i++)
         if (changes[i].result == STOCK_STATE_OK && (!found || records[i]->damaged))
             changes[i].result = STOCK_STATE_IN_DOUBT;

@@ -471,7 +471,7 @@ def test_webhook_of_before_keeps_its_content_type(daemon, spawn, receiver):
     daemon.stop()
     ledger.run("DROP TABLE webhook_undelivered; ALTER TABLE webhook DROP timeout_s,"
                " DROP retry_max_s, DROP give_up_s, DROP cloudevents, DROP headers,"
-               " DROP wait_reason; DELETE FROM schema_version WHERE name LIKE '0015%'")
+               " DROP wait_reason; DELETE FROM schema_version WHERE name LIKE '0018%'")
     heir = spawn(daemon.stack, **ON)
     now = get(heir)
     assert now["content_type"] == "application/cloudevents+json"

@@ -160,17 +160,19 @@ def test_every_event_is_a_webhook(document):
     schemas, bodies = (document["components"][kind] for kind in ("schemas", "requestBodies"))
     for name, item in document["webhooks"].items():
         body = bodies[item["post"]["requestBody"]["$ref"].rsplit("/", 1)[1]]
-        one, several = body["content"].values()
+        plain, one, several = body["content"].values()
+        assert plain["schema"]["anyOf"] == [one["schema"], several["schema"]]
         schema = schemas[one["schema"]["$ref"].rsplit("/", 1)[1]]
         assert name in schema["properties"]["type"]["enum"]
         assert several["schema"]["type"] == "array"
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/cloudevents+json"])
 @pytest.mark.parametrize("batch", [1, 5])
-def test_webhooks_send_what_is_said(description, stack, spawn, batch):
+def test_webhooks_send_what_is_said(description, stack, spawn, batch, kind):
     daemon = spawn(stack, events_retention_h=1, webhook_networks="127.0.0.0/8", **STEADY)
     with Receiver() as receiver:
-        settings = {"url": receiver.url, "batch": batch}
+        settings = {"url": receiver.url, "batch": batch, "content_type": kind}
         assert daemon.admin("PUT", "/admin/webhooks/w", settings).status == 201
         assert daemon.admin("POST", "/admin/webhooks/w/test").json()["status"] == 204
         daemon.reset("demo", 2, 1)

@@ -221,8 +221,8 @@ MUTANTS: dict[str, Mutant] = {
     "shop_lists_fill_all_memory": Mutant(
         "the shop's lists leave memory for the operators'",
         (("service/calls/list.c",
-          "bool shop = request->call.filter.user_id[0] != '\\0';",
-          "bool shop = request->call.filter.sku[0] != '\\0';"),),
+          "bool shop = asked->filter.user_id[0] != '\\0';",
+          "bool shop = asked->filter.sku[0] != '\\0';"),),
         system="http/test_overload.py::"
         "test_long_answers_that_nobody_reads_do_not_fill_the_memory",
         simulated=NO_PART),

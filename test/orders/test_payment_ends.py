@@ -114,6 +114,7 @@ def test_failed_payment_leaves_the_order_to_be_paid_again(pair):
     before = datetime.now(timezone.utc)
     answers = [daemon.unpay(order["order_id"], "a") for daemon in (one, other, one)]
     held = state_of(one, order["order_id"])
+    assert held.pop("version") == 3
     assert held == {**order, "status": "reserved", "expires_at": held["expires_at"]}
     for response in answers:
         ended(response, "a", "failed", **held)

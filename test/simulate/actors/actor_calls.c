@@ -50,10 +50,8 @@ static const struct {
                    int wait_ms);
     void (*check)(const struct stock_status_change *change, int64_t since_ns);
 } kinds[PAY_KINDS] = {
-    [PAY_PAY] = {stock_pay_late, check_paid},
-    [PAY_CANCEL] = {stock_cancel, check_cancelled},
-    [PAY_REFUND] = {stock_refund, promise_refund},
-    [PAY_UNPAY] = {stock_unpay, promise_unpay},
+    [PAY_PAY] = {stock_pay_late, check_paid},      [PAY_CANCEL] = {stock_cancel, check_cancelled},
+    [PAY_REFUND] = {stock_refund, promise_refund}, [PAY_UNPAY] = {stock_unpay, promise_unpay},
     [PAY_EXTEND] = {stock_extend, promise_extend},
 };
 
