@@ -179,8 +179,8 @@ def test_each_of_many_look_ups_gets_its_own_order(pair):
     unknown = [(daemon.get, "/order/1") for daemon in pair * 20]
     answers = all_at_once(calls + unknown)
     for (_, path), response in zip(calls, answers):
-        assert (response.status, response.json()) == \
-            (200, next(order for order in orders if path.endswith(order["order_id"])))
+        order = next(order for order in orders if path.endswith(order["order_id"]))
+        assert (response.status, response.json()) == (200, {**order, "version": 1})
     assert {response.answer for response in answers[len(calls):]} == {"404 unknown_order"}
 
 

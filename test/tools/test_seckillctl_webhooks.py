@@ -148,6 +148,6 @@ def test_pod_must_be_named(ctl):
 
 def test_completion_knows_every_type():
     types = re.findall(r"X\(\w+, '.', \"([a-z]+\.[a-z_]+)\"\)", NAMES.read_text())
-    assert len(types) == 11
+    assert len(types) == 12
     for shell in ("bash", "zsh"):
         assert " ".join(types) in (ROOT / "ctl" / "completion" / shell).read_text()
