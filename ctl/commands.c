@@ -140,8 +140,8 @@ static void print_all(FILE *out)
         fprintf(out, "  %-17s %-28s %s\n", setting_rows[i].name, setting_rows[i].variable,
                 setting_rows[i].help);
     fputs("\nExit status: 0 done, 1 refused or a difference found, 64 usage, 65 bad input,\n"
-          "66 no such sale, order or webhook, 69 nothing was done, 73 and 74 a file cannot be\n"
-          "written, 75 unknown whether it was done, 76 not this service, 77 wrong token,\n"
+          "66 no such sale, order, webhook or file, 69 nothing was done, 73 and 74 a file cannot\n"
+          "be written, 75 unknown whether it was done, 76 not this service, 77 wrong token,\n"
           "78 configuration.\n",
           out);
 }

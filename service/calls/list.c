@@ -131,6 +131,12 @@ static bool copy_state(const char *text, size_t length, char *state_out)
     return *state != LEDGER_PAYMENT_NONE;
 }
 
+/* 0 is no order's id, and would stand for all. */
+static bool copy_order(const char *text, size_t length, char *id_out)
+{
+    return call_copy_order_id(text, length, id_out) && *(const uint64_t *)(void *)id_out != 0;
+}
+
 /* A place is an order's id, a dot, and the name of one of its payments. */
 static bool copy_place(const char *text, size_t length, char *place_out)
 {
@@ -199,7 +205,7 @@ enum call_start call_list_payments(struct request *request, const struct call *c
                 {"sku", FIELD_TEXT, offsetof(struct request_call, payments.sku),
                  "sku must be " SKU_FORM, .copy = identifier_copy},
                 {"order_id", FIELD_TEXT, offsetof(struct request_call, payments.order_id),
-                 "order_id must be an order's id.", .copy = call_copy_order_id},
+                 "order_id must be an order's id.", .copy = copy_order},
                 {"after", FIELD_TEXT, offsetof(struct request_call, place),
                  "after must be a place in the list, as next gives it.", .copy = copy_place},
                 {"limit", FIELD_TEXT, offsetof(struct request_call, limit),

@@ -108,13 +108,18 @@ static void answer_payment_refused(struct answer *answer, const struct stock_sta
     static const char unnamed[] =
         "The order was paid before by a call without a payment_ref. If that told of this money, "
         "keep it, and take it off the list by refund; else pay it back, see payment_state.";
+    static const char refunded[] = "The payment was paid back: nothing is owed any more.";
     enum problem problem = problems[change->payment.outcome];
+    const char *detail =
+        problem == PROBLEM_ALREADY_PAID && change->payment.unnamed ? unnamed : NULL;
     char members[PAYMENT_MEMBERS_MAX];
     order_put_payment(members, &change->payment);
-    bool failed = change->payment.state == LEDGER_PAYMENT_FAILED;
-    bool same = problem == PROBLEM_ALREADY_PAID && change->payment.unnamed;
-    answer_members(answer, failed ? PROBLEM_PAYMENT_FAILED : problem, same ? unnamed : NULL,
-                   ",\"order_status\":\"%s\"%s", change->record.status, members);
+    if (change->payment.state == LEDGER_PAYMENT_FAILED)
+        problem = PROBLEM_PAYMENT_FAILED;
+    if (change->payment.state == LEDGER_PAYMENT_REFUNDED)
+        detail = refunded;
+    answer_members(answer, problem, detail, ",\"order_status\":\"%s\"%s", change->record.status,
+                   members);
 }
 
 static void answer_state(struct call_worker *worker, struct request *request,

@@ -484,3 +484,24 @@ def test_retake_whose_commit_is_not_answered_is_told_as_it_is(stack, spawn, prox
     assert [row["outcome"] for row in payments(daemon)] == ["retaken"]
     assert len(sell_out_after_faults(daemon)) == 2
     assert audit_after_faults(daemon) == 4
+
+
+def test_no_order_has_the_id_0(daemon):
+    """A shop whose order is missing must not be told of everybody's payments."""
+    daemon.reset("demo", 2, 1)
+    daemon.pay(daemon.order().json()["order_id"], "p")
+    for path in ("/payments", "/admin/payments"):
+        for number in ("0", "00"):
+            assert_problem(daemon.admin("GET", f"{path}?order_id={number}"), 400, "invalid_request")
+
+
+def test_payment_that_was_paid_back_owes_nothing(daemon):
+    daemon.reset("demo", 2, 1)
+    order = daemon.order().json()["order_id"]
+    daemon.pay(order, "first")
+    assert "to be paid back" in daemon.pay(order, "second").json()["detail"]
+    assert daemon.refund(order, "second").status == 200
+    again = daemon.pay(order, "second")
+    assert_problem(again, 409, "already_paid")
+    assert (again.json()["payment_state"], again.json()["detail"]) == (
+        "refunded", "The payment was paid back: nothing is owed any more.")
