@@ -91,23 +91,20 @@ const struct command *commands_find(const char *name)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-    say("there is no command %s: seckillctl help lists all", name);
-    return NULL;
+    return REFUSE(NULL, "there is no command %s: seckillctl help lists all", name);
 }
 
 bool commands_check(const struct command *command, const struct options *options)
 {
     size_t count = options->argument_count - 1;
     uint64_t others = options_given(options) & ~(command->options | OPTIONS_OF_ALL);
-    if (others != 0) {
-        say("%s takes no --%s", command->name, option_rows[__builtin_ctzll(others)].name);
-        return false;
-    }
+    if (others != 0)
+        return REFUSE(false, "%s takes no --%s", command->name,
+                      option_rows[__builtin_ctzll(others)].name);
     if (count >= command->min && count <= command->max)
         return true;
-    say("usage: seckillctl %s%s%s", command->name, *command->arguments ? " " : "",
-        command->arguments);
-    return false;
+    return REFUSE(false, "usage: seckillctl %s%s%s", command->name, *command->arguments ? " " : "",
+                  command->arguments);
 }
 
 static void print_options(uint64_t options, FILE *out)
@@ -174,10 +171,8 @@ static int completion_run(struct context *context)
 {
     const char *shell = argument(context, 1);
     bool bash = strcmp(shell, "bash") == 0;
-    if (!bash && strcmp(shell, "zsh") != 0) {
-        say("completion takes bash or zsh");
-        return EX_USAGE;
-    }
+    if (!bash && strcmp(shell, "zsh") != 0)
+        return REFUSE(EX_USAGE, "completion takes bash or zsh");
     fputs(bash ? completion_bash : completion_zsh, stdout);
     return EX_OK;
 }

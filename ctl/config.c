@@ -68,8 +68,8 @@ void config_use_pod(struct config *config, size_t pod)
 
 static bool refuse_address(const struct value *value, const char *name)
 {
-    say("%s: %s: an address is http://host:port, host:port or unix:/path", value->origin, name);
-    return false;
+    return REFUSE(false, "%s: %s: an address is http://host:port, host:port or unix:/path",
+                  value->origin, name);
 }
 
 /* Reads the addresses of one pod. `text` is overwritten. */
@@ -78,10 +78,9 @@ static bool read_pod(struct pod *pod, char *text, const struct value *value)
     char *rest = NULL;
     pod->admin_count = 0;
     for (char *word = strtok_r(text, ", \t", &rest); word; word = strtok_r(NULL, ", \t", &rest)) {
-        if (pod->admin_count == DAEMONS_MAX) {
-            say("%s: admin: more than %d addresses of one pod", value->origin, DAEMONS_MAX);
-            return false;
-        }
+        if (pod->admin_count == DAEMONS_MAX)
+            return REFUSE(false, "%s: admin: more than %d addresses of one pod", value->origin,
+                          DAEMONS_MAX);
         if (!address_parse(word, &pod->admin[pod->admin_count++]))
             return refuse_address(value, "admin");
     }
@@ -123,11 +122,10 @@ static bool read_addresses(struct config *config, const struct value *values)
 
 static bool take_token(const char *text, const char *origin, char token_out[TOKEN_SIZE])
 {
-    if (*text == '\0' || !text_visible(text) || strchr(text, ',') || strlen(text) >= TOKEN_SIZE) {
-        say("%s: a token has 1 to %d visible ASCII characters, no blank and no comma", origin,
-            TOKEN_SIZE - 1);
-        return false;
-    }
+    if (*text == '\0' || !text_visible(text) || strchr(text, ',') || strlen(text) >= TOKEN_SIZE)
+        return REFUSE(false,
+                      "%s: a token has 1 to %d visible ASCII characters, no blank and no comma",
+                      origin, TOKEN_SIZE - 1);
     strcpy(token_out, text);
     return true;
 }
@@ -135,10 +133,8 @@ static bool take_token(const char *text, const char *origin, char token_out[TOKE
 static bool is_private(const char *path)
 {
     struct stat status;
-    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & S_IROTH) != 0) {
-        say("%s: everybody can read this file with a token: chmod o= it", path);
-        return false;
-    }
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & S_IROTH) != 0)
+        return REFUSE(false, "%s: everybody can read this file with a token: chmod o= it", path);
     return true;
 }
 
@@ -149,15 +145,12 @@ static void forget(char *text)
     free(text);
 }
 
-/* Reads the first line of a file. */
 static bool read_token_file(const char *path, char token_out[TOKEN_SIZE])
 {
     const char *reason, *token = "";
     char *text = text_read_file(path, &reason), *rest = text;
-    if (!text) {
-        say("%s: %s", path, reason);
-        return false;
-    }
+    if (!text)
+        return REFUSE(false, "%s: %s", path, reason);
     while (*token == '\0' && rest)
         token = text_trim(strsep(&rest, "\n"));
     bool good = is_private(path) && take_token(token, path, token_out);
@@ -168,10 +161,8 @@ static bool read_token_file(const char *path, char token_out[TOKEN_SIZE])
 static bool read_token(const struct value *token, const struct value *file,
                        char token_out[TOKEN_SIZE])
 {
-    if (token->origin && file->origin) {
-        say("%s: both a token and a file with a token", token->origin);
-        return false;
-    }
+    if (token->origin && file->origin)
+        return REFUSE(false, "%s: both a token and a file with a token", token->origin);
     if (token->origin)
         return take_token(token->text, token->origin, token_out);
     return !file->origin || read_token_file(file->text, token_out);
@@ -202,8 +193,7 @@ static bool read_line(struct value *values, char *line, const char *path, unsign
         if (set_value(values, text_trim(name), text_trim(equals + 1), path))
             return true;
     }
-    say("%s:%u: not a line \"name = value\" with a known name", path, number);
-    return false;
+    return REFUSE(false, "%s:%u: not a line \"name = value\" with a known name", path, number);
 }
 
 /* The caller forgets `text_out` when the values are no longer needed. */
@@ -213,10 +203,8 @@ static bool read_file(struct value *values, const char *path, char **text_out)
     unsigned number = 1;
     char *rest = *text_out = text_read_file(path, &reason);
     bool good = true;
-    if (!rest) {
-        say("%s: %s", path, reason);
-        return false;
-    }
+    if (!rest)
+        return REFUSE(false, "%s: %s", path, reason);
     for (; good && rest; number++)
         good = read_line(values, strsep(&rest, "\n"), path, number);
     if (values[SETTING_ADMIN_TOKEN].origin || values[SETTING_SHOP_TOKEN].origin)

@@ -30,4 +30,7 @@ static inline bool has_option(const struct context *context, enum ctl_option opt
     return context->options.values[option] != NULL;
 }
 
+/* say_and_ask, to which --yes says yes. */
+#define CONFIRM(context, ...) say_and_ask(has_option(context, OPTION_YES), __VA_ARGS__)
+
 #endif

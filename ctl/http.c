@@ -80,7 +80,6 @@ static size_t take_body(char *data, size_t size, size_t count, void *argument)
     return length;
 }
 
-/* Adds a header to the list, unless it is NULL. */
 static struct curl_slist *add_header(struct curl_slist *headers, const char *name,
                                      const char *value)
 {
@@ -175,7 +174,6 @@ static void judge_no_answer(CURL *curl, const struct call *call, CURLcode code,
         reply->status = 0;
 }
 
-/* Reads the code and the detail of the service's problem document. */
 static void read_problem(struct reply *reply)
 {
     const char *code = json_string_value(json_object_get(reply->json, "code"));

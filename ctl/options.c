@@ -24,20 +24,16 @@ enum { FIRST_OPTION = 256 };
 static bool complain(int found, const char *word)
 {
     if (found == ':')
-        say("%s needs a value", word);
-    else if (optopt >= FIRST_OPTION)
-        say("--%s takes no value", option_rows[optopt - FIRST_OPTION].name);
-    else
-        say("there is no option %s; seckillctl help lists all", word);
-    return false;
+        return REFUSE(false, "%s needs a value", word);
+    if (optopt >= FIRST_OPTION)
+        return REFUSE(false, "--%s takes no value", option_rows[optopt - FIRST_OPTION].name);
+    return REFUSE(false, "there is no option %s; seckillctl help lists all", word);
 }
 
 static bool take_option(struct options *options, enum ctl_option option, const char *value)
 {
-    if (options->given_count == GIVEN_MAX) {
-        say("more than %d options", GIVEN_MAX);
-        return false;
-    }
+    if (options->given_count == GIVEN_MAX)
+        return REFUSE(false, "more than %d options", GIVEN_MAX);
     options->values[option] = value ? value : option_rows[option].name;
     options->given[options->given_count].option = option;
     options->given[options->given_count++].value = options->values[option];
@@ -63,10 +59,8 @@ bool options_read(struct options *options_out, int argc, char **argv)
             return false;
     }
     for (; optind < argc; optind++) {
-        if (options_out->argument_count == ARGUMENTS_MAX) {
-            say("more than %d arguments", ARGUMENTS_MAX);
-            return false;
-        }
+        if (options_out->argument_count == ARGUMENTS_MAX)
+            return REFUSE(false, "more than %d arguments", ARGUMENTS_MAX);
         options_out->arguments[options_out->argument_count++] = argv[optind];
     }
     return true;
@@ -98,7 +92,6 @@ bool options_number(const struct options *options, enum ctl_option option, int64
     *number_out = otherwise;
     if (!text || number_parse(text, min, max, number_out))
         return true;
-    say("--%s must be a whole number from %lld to %lld", option_rows[option].name, (long long)min,
-        (long long)max);
-    return false;
+    return REFUSE(false, "--%s must be a whole number from %lld to %lld", option_rows[option].name,
+                  (long long)min, (long long)max);
 }

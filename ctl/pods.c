@@ -16,11 +16,6 @@
 enum { PATH_SIZE = 160, POD_SHIFT = 8 }; /* see service/request/order_id.h */
 static_assert(PODS_MAX == 16, "an order id has 4 bits of its pod");
 
-static bool several(const struct context *context)
-{
-    return context->pods_end - context->pods_begin > 1;
-}
-
 int pods_find_sku(struct context *context, const char *sku, bool must_be)
 {
     char path[PATH_SIZE];
@@ -33,15 +28,14 @@ int pods_find_sku(struct context *context, const char *sku, bool must_be)
         config_use_pod(&context->config, pod);
         http_call(context->http, &call, &reply);
         bool has = reply.outcome == OUTCOME_OK;
-        if (!has && strcmp(reply.code, "unknown_sku") != 0) {
-            say("pod %zu does not say whether it has %s: %s", pod, sku, reply.why);
-            status = answer_status(&reply);
-        }
+        if (!has && strcmp(reply.code, "unknown_sku") != 0)
+            status = REFUSE(answer_status(&reply), "pod %zu does not say whether it has %s: %s",
+                            pod, sku, reply.why);
         reply_free(&reply);
-        if (has && found < PODS_MAX) {
-            say("pods %zu and %zu both have %s: --pod says which one is meant", found, pod, sku);
-            return EX_REFUSED;
-        }
+        if (has && found < PODS_MAX)
+            return REFUSE(EX_REFUSED,
+                          "pods %zu and %zu both have %s: --pod says which one is meant", found,
+                          pod, sku);
         found = has ? pod : found;
     }
     if (found == PODS_MAX && status == EX_NOINPUT && must_be)
@@ -52,7 +46,6 @@ int pods_find_sku(struct context *context, const char *sku, bool must_be)
     return EX_OK;
 }
 
-/* Runs the command with the pod of its sku. */
 static int run_by_sku(const struct command *command, struct context *context)
 {
     const char *sku = argument(context, 1);
@@ -95,7 +88,7 @@ int pods_run(const struct command *command, struct context *context)
     context->pods_begin = (size_t)pod;
     context->pods_end = has_option(context, OPTION_POD) ? (size_t)pod + 1 : count;
     config_use_pod(&context->config, context->pods_begin);
-    if (!several(context))
+    if (context->pods_end - context->pods_begin <= 1)
         return command->run(context);
     switch (command->pods) {
     case PODS_OF_SKU:

@@ -7,7 +7,6 @@
  * no fence changed: every change of a sale's units moves a fence. */
 #include "ctl/commands/commands.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +73,9 @@ static void note_recovered(struct audit *audit, const char *sku, const json_t *r
     json_array_append_new(
         audit->recovered,
         json_sprintf("%s: segment %lld: %s in Redis, which had %lld left, the ledger %lld", sku,
-                     (long long)answer_integer(row, "segment"), answer_text(row, "reason"),
-                     (long long)answer_integer(row, "redis_available"),
-                     (long long)answer_integer(row, "ledger_available")));
+                     answer_integer(row, "segment"), answer_text(row, "reason"),
+                     answer_integer(row, "redis_available"),
+                     answer_integer(row, "ledger_available")));
 }
 
 static int reconcile_all(struct audit *audit)
@@ -109,9 +108,8 @@ static void print_reconciled(const char *sku, const json_t *report)
     if (json_array_size(rows) > 0)
         TABLE_PRINT(columns, rows);
     printf("%s, round %lld: %zu of %lld segments differed, %lld were corrected\n", sku,
-           (long long)answer_integer(report, "round"), json_array_size(rows),
-           (long long)answer_integer(report, "segments"),
-           (long long)answer_integer(report, "repaired"));
+           answer_integer(report, "round"), json_array_size(rows),
+           answer_integer(report, "segments"), answer_integer(report, "repaired"));
 }
 
 int reconcile_run(struct context *context)
@@ -125,10 +123,9 @@ int reconcile_run(struct context *context)
         answer_print(context, report);
     else
         print_reconciled(sku, report);
-    if (!json_is_true(json_object_get(report, "consistent"))) {
-        say("Redis was lost meanwhile, or a lease ran out: repeat the call");
-        status = EX_REFUSED;
-    }
+    if (!json_is_true(json_object_get(report, "consistent")))
+        status =
+            REFUSE(EX_REFUSED, "Redis was lost meanwhile, or a lease ran out: repeat the call");
     json_decref(report);
     return status;
 }
@@ -151,20 +148,18 @@ static json_t *pack_sale(const struct audit_sale *sale, const struct context *co
     }
     json_t *pod = context->config.pod_count > 1 ? json_integer((json_int_t)sale->pod) : NULL;
     json_t *left = has_option(context, OPTION_JSON) ? NULL : json_integer(in_redis);
-    json_t *states =
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "reserved", (json_int_t)sale->reserved, "paid",
-                  (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled, "expired",
-                  (json_int_t)sale->expired, "refunded", (json_int_t)sale->refunded);
-    json_t *payments = json_pack("{s:I, s:I, s:I, s:I}", "taken", (json_int_t)sale->taken,
-                                 "refund_due", (json_int_t)sale->refund_due, "refunded",
-                                 (json_int_t)sale->paid_back, "failed", (json_int_t)sale->failed);
+    json_t *states = json_pack("{s:I, s:I, s:I, s:I, s:I}", "reserved", sale->reserved, "paid",
+                               sale->paid, "cancelled", sale->cancelled, "expired", sale->expired,
+                               "refunded", sale->refunded);
+    json_t *payments =
+        json_pack("{s:I, s:I, s:I, s:I}", "taken", sale->taken, "refund_due", sale->refund_due,
+                  "refunded", sale->paid_back, "failed", sale->failed);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:o*, s:o*}",
-                     "sku", sale->sku, "round", (json_int_t)sale->round, "total", total, "sold",
-                     sold, "available", total - sold, "orders",
-                     (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
-                     (json_int_t)sale->units, "unreturned", (json_int_t)sale->unreturned, "states",
-                     states, "payments", payments, "unmatched", (json_int_t)sale->unmatched,
-                     "segments", segments, "pod", pod, "in_redis", left);
+                     "sku", sale->sku, "round", sale->round, "total", total, "sold", sold,
+                     "available", total - sold, "orders", sale->reserved + sale->paid, "ordered",
+                     sale->units, "unreturned", sale->unreturned, "states", states, "payments",
+                     payments, "unmatched", sale->unmatched, "segments", segments, "pod", pod,
+                     "in_redis", left);
 }
 
 static void print_lines(const json_t *lines, const char *before)
@@ -182,7 +177,7 @@ static void print_lines(const json_t *lines, const char *before)
 
 static void print_payments(const struct audit *audit)
 {
-    uint64_t taken = 0, refund_due = 0, paid_back = 0, failed = 0;
+    json_int_t taken = 0, refund_due = 0, paid_back = 0, failed = 0;
     for (size_t i = 0; i < audit->sale_count; i++) {
         taken += audit->sales[i].taken;
         refund_due += audit->sales[i].refund_due;
@@ -190,9 +185,8 @@ static void print_payments(const struct audit *audit)
         failed += audit->sales[i].failed;
     }
     if (taken + refund_due + paid_back + failed > 0)
-        printf("payments: %" PRIu64 " taken, %" PRIu64 " refund_due, %" PRIu64 " refunded, %" PRIu64
-               " failed\n",
-               taken, refund_due, paid_back, failed);
+        printf("payments: %lld taken, %lld refund_due, %lld refunded, %lld failed\n", taken,
+               refund_due, paid_back, failed);
 }
 
 static void print_report(const struct audit *audit, const json_t *sales, const char *verdict)
@@ -254,8 +248,8 @@ static int report(const struct audit *audit)
     json_decref(all);
     if (!unclear)
         return consistent ? EX_OK : EX_REFUSED;
-    say("the sale moved while it was read: pause it, or try again with a longer --wait");
-    return EX_TEMPFAIL;
+    return REFUSE(EX_TEMPFAIL,
+                  "the sale moved while it was read: pause it, or try again with a longer --wait");
 }
 
 /* ---- what to audit ---- */

@@ -53,11 +53,6 @@ struct audit_sale *audit_find(struct audit *audit, const char *sku)
     return NULL;
 }
 
-static uint64_t count_of(const json_t *object, const char *name)
-{
-    return (uint64_t)answer_integer(object, name);
-}
-
 static uint64_t long_count_of(const json_t *object, const char *name)
 {
     return strtoull(answer_text(object, name), NULL, 10);
@@ -73,9 +68,9 @@ int audit_sale_add_page(void *argument, json_t *page)
         sale->head = json_incref(page);
         sale->round = answer_integer(page, "round");
     }
-    sale->user_units += count_of(users, "units");
+    sale->user_units += answer_integer(users, "units");
     sale->user_hash_sum += long_count_of(users, "weighed");
-    sale->users_over_limit += count_of(users, "above");
+    sale->users_over_limit += answer_integer(users, "above");
     return EX_OK;
 }
 
@@ -131,7 +126,6 @@ static int read_sale_again(struct audit *audit, struct audit_sale *sale)
     return EX_OK;
 }
 
-/* Reads each sale by `read`. */
 static int read_sales(struct audit *audit, int (*read)(struct audit *, struct audit_sale *))
 {
     int status = EX_OK;
@@ -149,21 +143,21 @@ void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
     const json_t *states = json_object_get(sums, "states");
     const json_t *payments = json_object_get(sums, "payments"); /* an older daemon has none */
     sale->round_changed = sale->round_changed || answer_integer(sums, "round") != sale->round;
-    sale->reserved += count_of(states, "reserved");
-    sale->paid += count_of(states, "paid");
-    sale->cancelled += count_of(states, "cancelled");
-    sale->expired += count_of(states, "expired");
-    sale->refunded += count_of(states, "refunded");
-    sale->taken += count_of(payments, "taken");
-    sale->refund_due += count_of(payments, "refund_due");
-    sale->paid_back += count_of(payments, "refunded");
-    sale->failed += count_of(payments, "failed");
-    sale->units += count_of(sums, "units");
-    sale->unreturned += count_of(sums, "unreturned");
+    sale->reserved += answer_integer(states, "reserved");
+    sale->paid += answer_integer(states, "paid");
+    sale->cancelled += answer_integer(states, "cancelled");
+    sale->expired += answer_integer(states, "expired");
+    sale->refunded += answer_integer(states, "refunded");
+    sale->taken += answer_integer(payments, "taken");
+    sale->refund_due += answer_integer(payments, "refund_due");
+    sale->paid_back += answer_integer(payments, "refunded");
+    sale->failed += answer_integer(payments, "failed");
+    sale->units += answer_integer(sums, "units");
+    sale->unreturned += answer_integer(sums, "unreturned");
     sale->hash_sum += long_count_of(sums, "weighed");
-    sale->unkeyed += count_of(sums, "unkeyed");
-    sale->without_expiry += count_of(sums, "unlisted");
-    sale->unmatched += count_of(sums, "unmatched");
+    sale->unkeyed += answer_integer(sums, "unkeyed");
+    sale->without_expiry += answer_integer(sums, "unlisted");
+    sale->unmatched += answer_integer(sums, "unmatched");
 }
 
 static int take_orders(void *argument, json_t *page)
@@ -190,7 +184,6 @@ static int read_orders(struct audit *audit)
     return answer_pages(audit->context, &pages);
 }
 
-/* True if the audit has a sale of the present pod. */
 static bool has_sales(const struct audit *audit)
 {
     for (size_t i = 0; i < audit->sale_count; i++)
@@ -291,7 +284,7 @@ static void compare_redis(const struct audit_sale *sale, const json_t *segment, 
     const char *state = answer_text(segment, "state");
     if (strcmp(state, "mismatch") == 0)
         tell(sale, differences, "segment %lld: Redis has %lld left, the ledger %lld", number,
-             (long long)answer_integer(json_object_get(segment, "redis"), "available"),
+             answer_integer(json_object_get(segment, "redis"), "available"),
              (long long)(answer_integer(segment, "capacity") - answer_integer(segment, "sold")));
     else if (strcmp(state, "ok") != 0)
         tell(sale, awaiting, "segment %lld: %s in Redis", number, state);
@@ -317,26 +310,25 @@ static void compare_users(const struct audit_sale *sale, json_t *differences)
         json_is_true(json_object_get(sale->head, "counting")))
         return;
     if (sale->user_units != sale->units)
-        tell(sale, differences, "%" PRIu64 " units are counted for users, %" PRIu64 " in orders",
+        tell(sale, differences, "%lld units are counted for users, %lld in orders",
              sale->user_units, sale->units);
     else if (sale->user_hash_sum != sale->hash_sum)
         tell(sale, differences,
              "the users whose units are counted are not the users of the orders");
     if (sale->users_over_limit > 0)
-        tell(sale, differences, "%" PRIu64 " users have more than their limit",
-             sale->users_over_limit);
+        tell(sale, differences, "%lld users have more than their limit", sale->users_over_limit);
 }
 
 static void compare_faults(const struct audit_sale *sale, json_t *differences)
 {
     if (sale->unkeyed > 0)
-        tell(sale, differences, "%" PRIu64 " orders whose idempotency key does not lead to them",
+        tell(sale, differences, "%lld orders whose idempotency key does not lead to them",
              sale->unkeyed);
     if (sale->without_expiry > 0)
-        tell(sale, differences, "%" PRIu64 " reserved orders that would never expire",
+        tell(sale, differences, "%lld reserved orders that would never expire",
              sale->without_expiry);
     if (sale->unmatched > 0)
-        tell(sale, differences, "%" PRIu64 " orders whose payments contradict their status",
+        tell(sale, differences, "%lld orders whose payments contradict their status",
              sale->unmatched);
 }
 
@@ -354,8 +346,8 @@ void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json
              segment_count(sale));
     if (capacity != total)
         tell(sale, differences, "%lld units in all, %lld in its segments", total, capacity);
-    if ((uint64_t)sold != sale->units)
-        tell(sale, differences, "%lld sold, %" PRIu64 " in orders", sold, sale->units);
+    if (sold != sale->units)
+        tell(sale, differences, "%lld sold, %lld in orders", sold, sale->units);
     compare_users(sale, differences);
     compare_faults(sale, differences);
 }

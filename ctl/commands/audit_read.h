@@ -14,15 +14,16 @@ struct audit_sale {
     const char *sku;
     size_t pod;
     json_t *head; /* GET /admin/audit/{sku}; owned */
-    int64_t round;
+    json_int_t round;
     bool round_changed; /* orders were added up for another round */
-    uint64_t units;     /* held by orders of the round */
+    json_int_t units;   /* held by orders of the round */
     uint64_t hash_sum;  /* these units, each times a hash of its user */
-    uint64_t reserved, paid, cancelled, expired, refunded; /* orders of the round */
-    uint64_t unreturned;                           /* units of refunded orders that stay sold */
-    uint64_t taken, refund_due, paid_back, failed; /* payments of the orders */
-    uint64_t unkeyed, without_expiry, unmatched;   /* orders with a fault */
-    uint64_t user_units, user_hash_sum, users_over_limit; /* from the counts per user */
+    json_int_t reserved, paid, cancelled, expired, refunded; /* orders of the round */
+    json_int_t unreturned;                           /* units of refunded orders that stay sold */
+    json_int_t taken, refund_due, paid_back, failed; /* payments of the orders */
+    json_int_t unkeyed, without_expiry, unmatched;   /* orders with a fault */
+    json_int_t user_units, users_over_limit;         /* from the counts per user */
+    uint64_t user_hash_sum;
 };
 
 /* Takes a page of the sale: the first describes the sale, each further one more of its users.

@@ -113,10 +113,10 @@ static void print_line(const struct export *export, const json_t *order)
     print_text(export, answer_text(order, "order_id"), false);
     print_text(export, answer_text(order, "sku"), false);
     print_text(export, answer_text(order, "user_id"), true);
-    fprintf(export->out, "%lld,%lld,%s,%s,%s,%lld\r\n", (long long)answer_integer(order, "qty"),
-            (long long)answer_integer(order, "segment"), answer_text(order, "status"),
+    fprintf(export->out, "%lld,%lld,%s,%s,%s,%lld\r\n", answer_integer(order, "qty"),
+            answer_integer(order, "segment"), answer_text(order, "status"),
             answer_text(order, "created_at"), answer_text(order, "expires_at"),
-            (long long)answer_integer(order, "round"));
+            answer_integer(order, "round"));
 }
 
 static int take(void *argument, const json_t *order)
@@ -153,8 +153,7 @@ static int write_orders(struct context *context, struct export *export)
         export->error = errno;
     if (export->error == 0)
         return status;
-    say("cannot write: %s", strerror(export->error));
-    return EX_IOERR;
+    return REFUSE(EX_IOERR, "cannot write: %s", strerror(export->error));
 }
 
 /* Puts the file on disk before it gets its name. */
@@ -164,8 +163,7 @@ static bool finish_file(FILE *file, const char *part, const char *path)
     written = fclose(file) == 0 && written;
     if (written && rename(part, path) == 0)
         return true;
-    say("%s: %s", part, strerror(errno));
-    return false;
+    return REFUSE(false, "%s: %s", part, strerror(errno));
 }
 
 static int write_file(struct context *context, struct export *export, const char *path)
@@ -204,10 +202,8 @@ int export_run(struct context *context)
         (status && !sale_identifier(status, "--status")) ||
         !options_number(options, OPTION_AFTER, 1, INT64_MAX, 0, &after))
         return EX_USAGE;
-    if (after > 0 && context->pods_end - context->pods_begin > 1) {
-        say("--after needs --pod, as each pod has its own orders");
-        return EX_USAGE;
-    }
+    if (after > 0 && context->pods_end - context->pods_begin > 1)
+        return REFUSE(EX_USAGE, "--after needs --pod, as each pod has its own orders");
     const char *path = options->values[OPTION_OUTPUT];
     return path ? write_file(context, &export, path) : write_orders(context, &export);
 }

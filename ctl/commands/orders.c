@@ -17,7 +17,7 @@ enum { PATH_SIZE = 256 + ENCODED_SIZE, KEEP_MAX = 1000 };
 
 /* ---- printing ---- */
 
-static void print_rows(const json_t *orders)
+static void print_rows(json_t *orders)
 {
     static const struct column columns[] = {
         {"order", "order_id", CELL_NUMBER},
@@ -34,25 +34,13 @@ static void print_rows(const json_t *orders)
     TABLE_PRINT(columns, orders);
 }
 
-static void print_order(const struct context *context, json_t *order)
-{
-    json_t *orders = json_pack("[O]", order);
-    if (has_option(context, OPTION_JSON))
-        answer_print(context, order);
-    else
-        print_rows(orders);
-    json_decref(orders);
-}
-
 /* ---- one order ---- */
 
-/* Reads the first argument. */
 static bool read_id(const struct context *context, int64_t *id_out)
 {
     if (number_parse(argument(context, 1), 1, INT64_MAX, id_out))
         return true;
-    say("an order id is a whole number");
-    return false;
+    return REFUSE(false, "an order id is a whole number");
 }
 
 /* Shows the order from the operators' listing. */
@@ -66,12 +54,10 @@ static int find_listed(struct context *context, int64_t id)
     if (status != EX_OK)
         return status;
     json_t *order = json_array_get(json_object_get(reply.json, "orders"), 0);
-    if (strcmp(answer_text(order, "order_id"), text) == 0) {
-        print_order(context, order);
-    } else {
-        say("unknown_order: There is no order with this id.");
-        status = EX_NOINPUT;
-    }
+    if (strcmp(answer_text(order, "order_id"), text) == 0)
+        answer_print_row(context, order, print_rows);
+    else
+        status = REFUSE(EX_NOINPUT, "unknown_order: There is no order with this id.");
     reply_free(&reply);
     return status;
 }
@@ -95,7 +81,7 @@ int orders_one(struct context *context)
         config_use_pod(&context->config, 0);
     int status = listed ? find_listed(context, id) : answer_check(context, &reply, NULL);
     if (status == EX_OK && !listed)
-        print_order(context, reply.json);
+        answer_print_row(context, reply.json, print_rows);
     reply_free(&reply);
     return status;
 }
@@ -113,7 +99,7 @@ static int change(struct context *context, int64_t id, const char *what, const j
     http_call(context->http, &call, reply_out);
     int status = answer_check(context, reply_out, NULL);
     if (status == EX_OK)
-        print_order(context, reply_out->json);
+        answer_print_row(context, reply_out->json, print_rows);
     return status;
 }
 
@@ -128,15 +114,15 @@ int orders_payment_end(struct context *context)
         !options_number(&context->options, OPTION_KEEP, 1, KEEP_MAX, 0, &keep))
         return EX_USAGE;
     int status =
-        failed ? say_and_ask(has_option(context, OPTION_YES),
-                             "notes that %s of order %" PRId64 " has failed: unless another "
-                             "payment pays it, the order is reserved again",
-                             ref, id)
-               : say_and_ask(has_option(context, OPTION_YES),
-                             "notes that %s of order %" PRId64 " is paid back%s: an order that it "
-                             "pays keeps %" PRId64 " of its units, and the others %s",
-                             ref, id, keep > 0 ? " in part" : "", keep,
-                             restock ? "can be bought again" : "stay sold");
+        failed ? CONFIRM(context,
+                         "notes that %s of order %" PRId64 " has failed: unless another "
+                         "payment pays it, the order is reserved again",
+                         ref, id)
+               : CONFIRM(context,
+                         "notes that %s of order %" PRId64 " is paid back%s: an order that it "
+                         "pays keeps %" PRId64 " of its units, and the others %s",
+                         ref, id, keep > 0 ? " in part" : "", keep,
+                         restock ? "can be bought again" : "stay sold");
     if (status != EX_OK)
         return status;
     json_t *body = json_pack("{s:s, s:o*, s:o*}", "payment_ref", ref, "restock",
@@ -157,10 +143,8 @@ int orders_extend(struct context *context)
     if (!read_id(context, &id))
         return EX_USAGE;
     json_t *time = settings_time(argument(context, 2), clock_wall_ms());
-    if (!json_is_string(time)) {
-        say("TIME must be a span from now like +30m, or " SETTINGS_TIME);
-        return EX_USAGE;
-    }
+    if (!json_is_string(time))
+        return REFUSE(EX_USAGE, "TIME must be a span from now like +30m, or " SETTINGS_TIME);
     json_t *body = json_pack("{s:o}", "expires_at", time);
     int status = change(context, id, "extend", body, &reply);
     if (strcmp(reply.code, "hold_limit_reached") == 0)
@@ -177,10 +161,8 @@ int orders_of_user(struct context *context)
     char path[PATH_SIZE], encoded[ENCODED_SIZE];
     const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
     struct pages pages = {.class = CLASS_SHOP, .path = path};
-    if (!user_id_valid(user, strlen(user))) {
-        say("a user id has " USER_ID_FORM);
-        return EX_USAGE;
-    }
+    if (!user_id_valid(user, strlen(user)))
+        return REFUSE(EX_USAGE, "a user id has " USER_ID_FORM);
     if (sku && !sale_identifier(sku, "--sku"))
         return EX_USAGE;
     snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s", http_encode(user, encoded),

@@ -2,7 +2,6 @@
 #include "ctl/commands/payment_file.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
@@ -10,7 +9,7 @@
 #include "ctl/output/answer.h"
 #include "ctl/pods.h"
 
-enum { LINES_STEP = 1024, NAME_SIZE = USER_ID_SIZE + 32 };
+enum { NAME_SIZE = USER_ID_SIZE + 32 };
 
 /* ---- the file ---- */
 
@@ -23,19 +22,12 @@ static const char *name_of(char name[NAME_SIZE], const char *ref, int64_t order)
 
 static void add_payment(struct payment_file *file, const char *name, size_t number)
 {
-    const json_t *place = json_object_get(file->places, name);
-    if (place) {
-        json_array_append_new(file->faults,
-                              json_sprintf("line %zu: %s is in line %zu already", number, name,
-                                           file->lines[json_integer_value(place)].number));
-        return;
-    }
-    if (file->count % LINES_STEP == 0)
-        file->lines = realloc(file->lines, (file->count + LINES_STEP) * sizeof *file->lines);
-    if (!file->lines)
-        abort();
-    json_object_set_new(file->places, name, json_integer((json_int_t)file->count));
-    file->lines[file->count++] = (struct payment_line){.number = number};
+    long long before = answer_integer(file->lines, name);
+    if (before > 0)
+        json_array_append_new(file->faults, json_sprintf("line %zu: %s is in line %lld already",
+                                                         number, name, before));
+    else
+        json_object_set_new(file->lines, name, json_integer((json_int_t)number));
 }
 
 static bool take_line(void *argument, char **fields, size_t number)
@@ -57,7 +49,8 @@ bool payment_file_read(struct payment_file *file, const struct context *context,
     static const struct csv csv = {
         {"payment_ref", "order_id"}, 2, "a payment_ref and an order id", take_line};
     *file = (struct payment_file){.context = context,
-                                  .places = json_object(),
+                                  .lines = json_object(),
+                                  .unknown = json_object(),
                                   .faults = json_array(),
                                   .differences = json_array()};
     return csv_read(&csv, path, file);
@@ -65,8 +58,8 @@ bool payment_file_read(struct payment_file *file, const struct context *context,
 
 void payment_file_free(struct payment_file *file)
 {
-    free(file->lines);
-    json_decref(file->places);
+    json_decref(file->lines);
+    json_decref(file->unknown);
     json_decref(file->faults);
     json_decref(file->differences);
 }
@@ -77,8 +70,8 @@ void payment_file_begin(struct payment_file *file)
 {
     json_array_clear(file->differences);
     file->agreed = 0;
-    for (size_t i = 0; i < file->count; i++)
-        file->lines[i].known = false;
+    json_object_clear(file->unknown); /* so that its order is the file's */
+    json_object_update(file->unknown, file->lines);
 }
 
 bool payment_file_compare(struct payment_file *file, const json_t *payment, bool due)
@@ -88,26 +81,24 @@ bool payment_file_compare(struct payment_file *file, const json_t *payment, bool
     int64_t order = 0;
     if (*ref == '\0' || !number_parse(answer_text(payment, "order_id"), 1, INT64_MAX, &order))
         return false;
-    const json_t *place = json_object_get(file->places, name_of(name, ref, order));
-    if (place)
-        file->lines[json_integer_value(place)].known = true;
-    else if (due)
+    if (json_object_get(file->lines, name_of(name, ref, order))) {
+        json_object_del(file->unknown, name);
+        file->agreed++;
+    } else if (due) {
         json_array_append_new(file->differences, json_sprintf("%s, which is %s, is not in the file",
                                                               name, answer_text(payment, "state")));
-    file->agreed += place != NULL;
+    }
     return true;
 }
 
 void payment_file_end(struct payment_file *file)
 {
     const char *name;
-    json_t *place;
-    json_object_foreach(file->places, name, place)
+    json_t *line;
+    json_object_foreach(file->unknown, name, line)
     {
-        const struct payment_line *line = &file->lines[json_integer_value(place)];
-        if (!line->known)
-            json_array_append_new(
-                file->differences,
-                json_sprintf("line %zu: the service does not know %s", line->number, name));
+        json_array_append_new(file->differences,
+                              json_sprintf("line %lld: the service does not know %s",
+                                           (long long)json_integer_value(line), name));
     }
 }

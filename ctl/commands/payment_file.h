@@ -9,16 +9,10 @@
 
 #include "ctl/context.h"
 
-struct payment_line {
-    size_t number; /* from 1 on */
-    bool known;    /* the service has told of this payment */
-};
-
 struct payment_file {
     const struct context *context;
-    struct payment_line *lines;
-    size_t count;
-    json_t *places;      /* by its name, "REF of order ID", the place of a payment in `lines` */
+    json_t *lines;       /* by its name, "REF of order ID", the line of a payment, from 1 on */
+    json_t *unknown;     /* those of `lines` that the service has not told of */
     json_t *faults;      /* sentences: payments that are there twice */
     json_t *differences; /* sentences: what the service has told otherwise */
     size_t agreed;       /* lines that are as the service has told */

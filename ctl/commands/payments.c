@@ -11,7 +11,7 @@
 
 enum { PATH_SIZE = 256 };
 
-static void print_payments(const json_t *payments)
+static void print_payments(json_t *payments)
 {
     static const struct column columns[] = {
         {"order", "order_id", CELL_NUMBER}, {"payment", "payment_ref", CELL_TEXT},

@@ -23,10 +23,8 @@ static bool read_level(const struct context *context, json_t **body_out)
     *body_out = NULL;
     if (!options_number(&context->options, OPTION_FOR, 1, FOR_S_MAX, 0, &for_s))
         return false;
-    if (!level && for_s > 0) {
-        say("--for needs a level");
-        return false;
-    }
+    if (!level && for_s > 0)
+        return REFUSE(false, "--for needs a level");
     if (!level)
         return true;
     json_t *time = for_s > 0 ? json_integer(for_s) : NULL;
@@ -81,12 +79,10 @@ static const struct address *find_daemon(const struct context *context, struct a
     if (!name && context->config.admin_count == 1 && context->pods_end - context->pods_begin == 1)
         return &context->config.admin[0];
     if (!name)
-        say("there are several daemons: name the one to drain");
-    else if (address_parse(name, named))
+        return REFUSE(NULL, "there are several daemons: name the one to drain");
+    if (address_parse(name, named))
         return named;
-    else
-        say("%s is not an address of a daemon", name);
-    return NULL;
+    return REFUSE(NULL, "%s is not an address of a daemon", name);
 }
 
 /* Returns the body of the call; NULL after a message. */
@@ -94,10 +90,8 @@ static json_t *read_drain(const struct context *context)
 {
     int64_t wait_s = -1;
     if (has_option(context, OPTION_UNDO) &&
-        (has_option(context, OPTION_STAY) || has_option(context, OPTION_FOR))) {
-        say("--undo goes with neither --stay nor --for");
-        return NULL;
-    }
+        (has_option(context, OPTION_STAY) || has_option(context, OPTION_FOR)))
+        return REFUSE(NULL, "--undo goes with neither --stay nor --for");
     if (!options_number(&context->options, OPTION_FOR, 0, LAME_DUCK_S_MAX, -1, &wait_s))
         return NULL;
     json_t *ms = wait_s >= 0 ? json_integer(wait_s * 1000) : NULL;
@@ -109,14 +103,14 @@ static int confirm_drain(struct context *context, const struct address *address)
     if (has_option(context, OPTION_UNDO))
         return EX_OK;
     if (has_option(context, OPTION_STAY))
-        return say_and_ask(has_option(context, OPTION_YES),
-                           "lets %s say that it is draining, so that balancers send it no "
-                           "clients; it serves on until drain --undo or its end",
-                           address->shown);
-    return say_and_ask(has_option(context, OPTION_YES),
-                       "ends the daemon %s, after its time as a lame duck and the requests "
-                       "under way",
+        return CONFIRM(context,
+                       "lets %s say that it is draining, so that balancers send it no "
+                       "clients; it serves on until drain --undo or its end",
                        address->shown);
+    return CONFIRM(context,
+                   "ends the daemon %s, after its time as a lame duck and the requests "
+                   "under way",
+                   address->shown);
 }
 
 static void print_state(const struct address *address, const json_t *answer)

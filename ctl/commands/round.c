@@ -50,9 +50,8 @@ static void write_options(const json_t *body, const char *key, char *out, size_t
     char reset[OPTIONS_SIZE] = "";
     if (answer_integer(body, "if_round") > 0)
         snprintf(reset, sizeof reset, "--total %lld --segments %lld --if-round %lld%s ",
-                 (long long)answer_integer(body, "total"),
-                 (long long)answer_integer(body, "segments"),
-                 (long long)answer_integer(body, "if_round"),
+                 answer_integer(body, "total"), answer_integer(body, "segments"),
+                 answer_integer(body, "if_round"),
                  json_is_true(json_object_get(body, "end_round")) ? " --end-round" : "");
     snprintf(out, size, "%s%s%s%s%s%s%s--key %s", reset, *starts ? "--starts " : "", starts,
              *starts ? " " : "", *ends ? "--ends " : "", ends, *ends ? " " : "", key);
@@ -91,7 +90,7 @@ static int send(struct context *context, const char *path, const json_t *body,
         return EX_REFUSED; /* the caller says more than the refusal */
     int status = answer_check(context, reply_out, options);
     if (status == EX_OK)
-        sale_print_one(context, reply_out->json);
+        answer_print_row(context, reply_out->json, sale_print);
     return status;
 }
 
@@ -127,17 +126,15 @@ int round_create(struct context *context)
     struct reply reply;
     if (!sku || !read_units(context, &total, &segments))
         return EX_USAGE;
-    if (total == 0) {
-        say("--total UNITS is needed");
-        return EX_USAGE;
-    }
+    if (total == 0)
+        return REFUSE(EX_USAGE, "--total UNITS is needed");
     json_t *body = make_body(context, sku, total, segments, 0);
     if (!body)
         return EX_USAGE;
     int status = send(context, RESET_PATH, body, &reply);
     if (strcmp(reply.code, "round_mismatch") == 0)
         say("the sale is there already, in round %lld: see seckillctl reset",
-            (long long)answer_integer(reply.json, "round"));
+            answer_integer(reply.json, "round"));
     json_decref(body);
     reply_free(&reply);
     return status;
@@ -151,9 +148,8 @@ static void write_use(const json_t *problem, char use_out[USE_SIZE])
     snprintf(use_out, USE_SIZE,
              "ends round %lld with %s%lld paid orders, which stay paid, and %s%lld reserved ones, "
              "which expire",
-             (long long)answer_integer(problem, "round"), more,
-             (long long)answer_integer(problem, "paid"), more,
-             (long long)answer_integer(problem, "reserved"));
+             answer_integer(problem, "round"), more, answer_integer(problem, "paid"), more,
+             answer_integer(problem, "reserved"));
 }
 
 /* Ends a round whose orders hold units only if the operator has said so. */
@@ -164,10 +160,10 @@ static int end_round(struct context *context, json_t *body, const struct reply *
     write_use(refusal->json, use);
     if (has_option(context, OPTION_YES) && !has_option(context, OPTION_END_ROUND)) {
         say("round_in_use: the reset %s", use);
-        say("not done: --yes alone does not end a round in use; --end-round does");
-        return EX_REFUSED;
+        return REFUSE(EX_REFUSED,
+                      "not done: --yes alone does not end a round in use; --end-round does");
     }
-    int status = say_and_ask(has_option(context, OPTION_YES), "the reset %s", use);
+    int status = CONFIRM(context, "the reset %s", use);
     if (status != EX_OK)
         return status;
     json_object_set_new(body, "end_round", json_true());
@@ -181,12 +177,11 @@ static int reset_sale(struct context *context, const char *sku, json_t *body, co
 {
     struct reply reply;
     bool repeats = has_option(context, OPTION_KEY);
-    int status = say_and_ask(
-        has_option(context, OPTION_YES),
-        "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
-        repeats ? "repeats what " : "", sku, (long long)answer_integer(stock, "round"),
-        (long long)answer_integer(stock, "sold"), (long long)answer_integer(stock, "total"),
-        (long long)answer_integer(body, "total"));
+    int status = CONFIRM(
+        context, "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
+        repeats ? "repeats what " : "", sku, answer_integer(stock, "round"),
+        answer_integer(stock, "sold"), answer_integer(stock, "total"),
+        answer_integer(body, "total"));
     if (status != EX_OK)
         return status;
     if (repeats && has_option(context, OPTION_END_ROUND))
@@ -195,7 +190,7 @@ static int reset_sale(struct context *context, const char *sku, json_t *body, co
     if (strcmp(reply.code, "round_in_use") == 0)
         status = end_round(context, body, &reply);
     else if (strcmp(reply.code, "round_mismatch") == 0)
-        say("the sale is in round %lld now", (long long)answer_integer(reply.json, "round"));
+        say("the sale is in round %lld now", answer_integer(reply.json, "round"));
     reply_free(&reply);
     return status;
 }
@@ -229,10 +224,8 @@ int round_restock(struct context *context)
     struct reply reply;
     if (!sku)
         return EX_USAGE;
-    if (!number_parse(argument(context, 2), 1, UNITS_MAX, &units)) {
-        say("the units must be a whole number from 1 to %d", UNITS_MAX);
-        return EX_USAGE;
-    }
+    if (!number_parse(argument(context, 2), 1, UNITS_MAX, &units))
+        return REFUSE(EX_USAGE, "the units must be a whole number from 1 to %d", UNITS_MAX);
     json_t *body = json_pack("{s:s, s:I}", "sku", sku, "units", (json_int_t)units);
     int status = send(context, "/admin/stock/add", body, &reply);
     json_decref(body);
@@ -240,13 +233,12 @@ int round_restock(struct context *context)
     return status;
 }
 
-/* Says more about a refusal. */
 static void say_in_use(const char *sku, const struct reply *reply)
 {
     long long due = answer_integer(reply->json, "refunds_due");
     if (strcmp(reply->code, "sale_in_use") == 0)
         say("%lld orders are reserved: pay, cancel or expire them first",
-            (long long)answer_integer(reply->json, "reserved"));
+            answer_integer(reply->json, "reserved"));
     if (strcmp(reply->code, "refunds_due") == 0) {
         say("%s%lld payments of its orders are to be paid back: seckillctl payments %s --state "
             "refund_due lists them, and seckillctl refund notes each that has been paid back",
@@ -286,12 +278,11 @@ int round_retire(struct context *context)
     int status = sku ? sale_read(context, sku, &stock) : EX_USAGE;
     if (status != EX_OK)
         return status;
-    status = say_and_ask(has_option(context, OPTION_YES),
-                         "retires %s: ends its round %lld, which has sold %lld of %lld units; "
-                         "its orders stay",
-                         sku, (long long)answer_integer(stock.json, "round"),
-                         (long long)answer_integer(stock.json, "sold"),
-                         (long long)answer_integer(stock.json, "total"));
+    status = CONFIRM(context,
+                     "retires %s: ends its round %lld, which has sold %lld of %lld units; "
+                     "its orders stay",
+                     sku, answer_integer(stock.json, "round"), answer_integer(stock.json, "sold"),
+                     answer_integer(stock.json, "total"));
     reply_free(&stock);
     return status == EX_OK ? delete_sale(context, sku) : status;
 }

@@ -20,8 +20,7 @@ bool sale_identifier(const char *text, const char *what)
 {
     if (identifier_valid(text, strlen(text)))
         return true;
-    say("%s must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -", what);
-    return false;
+    return REFUSE(false, "%s must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -", what);
 }
 
 const char *sale_argument(const struct context *context, size_t number)
@@ -111,16 +110,6 @@ void sale_print(json_t *sales)
     TABLE_PRINT(columns, sales);
 }
 
-void sale_print_one(const struct context *context, json_t *sale)
-{
-    json_t *sales = json_pack("[O]", sale);
-    if (has_option(context, OPTION_JSON))
-        answer_print(context, sale);
-    else
-        sale_print(sales);
-    json_decref(sales);
-}
-
 /* ---- the bar ---- */
 
 /* A segment with units left never looks empty. */
@@ -185,7 +174,7 @@ int sales_stock(struct context *context)
     int status = sku ? sale_read(context, sku, &reply) : EX_USAGE;
     if (status != EX_OK)
         return status;
-    sale_print_one(context, reply.json);
+    answer_print_row(context, reply.json, sale_print);
     if (!has_option(context, OPTION_JSON)) {
         sale_add_bar(reply.json);
         printf("\nleft of each segment: %s\n\n", answer_text(reply.json, "bar"));

@@ -28,9 +28,6 @@ const char *sale_state(const json_t *sale);
 /* Prints the table of sales, and gives each its `state`. */
 void sale_print(json_t *sales);
 
-/* Prints the sale as a table, or with --json unchanged. */
-void sale_print_one(const struct context *context, json_t *sale);
-
 /* Gives a stock its `bar`: one character per segment, or per few, shows how much is left. Blocks if
  * the locale has UTF-8, else digits; a point is an empty segment. */
 void sale_add_bar(json_t *stock);

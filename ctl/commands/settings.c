@@ -107,10 +107,8 @@ static json_t *read_setting(const struct sale_setting *setting, const char *text
 static bool add(json_t *body, const char *member, json_t *value, enum ctl_option option,
                 const char *wants)
 {
-    if (!value) {
-        say("%s must be %s", option_rows[option].name, wants);
-        return false;
-    }
+    if (!value)
+        return REFUSE(false, "%s must be %s", option_rows[option].name, wants);
     return json_object_set_new(body, member, value) == 0;
 }
 
@@ -142,17 +140,18 @@ bool settings_add(const struct options *options, json_t *body)
 
 /* ---- changes ---- */
 
-/* A repeat sets the same values again. */
-static int change(struct context *context, const char *sku, const json_t *body)
+/* A repeat sets the same values again. Releases `body`. */
+static int change(struct context *context, const char *sku, json_t *body)
 {
     char path[PATH_SIZE];
     struct reply reply;
     snprintf(path, sizeof path, "/admin/sale/%s", sku);
     struct call call = {.class = CLASS_ADMIN, .method = "PATCH", .path = path, .body = body};
     int status = answer_ask(context, &call, &reply);
+    json_decref(body);
     if (status != EX_OK)
         return status;
-    sale_print_one(context, reply.json);
+    answer_print_row(context, reply.json, sale_print);
     reply_free(&reply);
     return EX_OK;
 }
@@ -165,11 +164,9 @@ static int confirm_stop(struct context *context, const char *sku, const char *wh
     if (status != EX_OK)
         return status;
     if (strcmp(sale_state(reply.json), "open") == 0)
-        status = say_and_ask(has_option(context, OPTION_YES),
-                             "%s %s, which is open: round %lld, %lld of %lld units sold", what, sku,
-                             (long long)answer_integer(reply.json, "round"),
-                             (long long)answer_integer(reply.json, "sold"),
-                             (long long)answer_integer(reply.json, "total"));
+        status = CONFIRM(context, "%s %s, which is open: round %lld, %lld of %lld units sold", what,
+                         sku, answer_integer(reply.json, "round"),
+                         answer_integer(reply.json, "sold"), answer_integer(reply.json, "total"));
     reply_free(&reply);
     return status;
 }
@@ -178,21 +175,13 @@ int settings_pause(struct context *context)
 {
     const char *sku = sale_argument(context, 1);
     int status = sku ? confirm_stop(context, sku, "pauses") : EX_USAGE;
-    if (status != EX_OK)
-        return status;
-    json_t *body = json_pack("{s:b}", "paused", 1);
-    status = change(context, sku, body);
-    json_decref(body);
-    return status;
+    return status == EX_OK ? change(context, sku, json_pack("{s:b}", "paused", 1)) : status;
 }
 
 int settings_resume(struct context *context)
 {
     const char *sku = sale_argument(context, 1);
-    json_t *body = json_pack("{s:b}", "paused", 0);
-    int status = sku ? change(context, sku, body) : EX_USAGE;
-    json_decref(body);
-    return status;
+    return sku ? change(context, sku, json_pack("{s:b}", "paused", 0)) : EX_USAGE;
 }
 
 /* True for a window without the present moment, which closes an open sale. */
@@ -211,14 +200,12 @@ int settings_window(struct context *context)
     const char *sku = sale_argument(context, 1);
     json_t *body = json_object();
     int status = sku && settings_add(&context->options, body) ? EX_OK : EX_USAGE;
-    if (status == EX_OK && json_object_size(body) == 0) {
-        say("--starts TIME, --ends TIME or both are needed");
-        status = EX_USAGE;
-    }
+    if (status == EX_OK && json_object_size(body) == 0)
+        status = REFUSE(EX_USAGE, "--starts TIME, --ends TIME or both are needed");
     if (status == EX_OK && closes(body))
         status = confirm_stop(context, sku, "closes");
     if (status == EX_OK)
-        status = change(context, sku, body);
+        return change(context, sku, body);
     json_decref(body);
     return status;
 }
@@ -228,11 +215,10 @@ int settings_one(struct context *context)
     const char *sku = sale_argument(context, 1);
     const struct sale_setting *setting = sale_settings;
     json_t *body = json_object();
-    int status = EX_USAGE;
     while (strcmp(option_rows[setting->option].name, argument(context, 0)) != 0)
         setting++;
     if (sku && add_setting(body, setting, argument(context, 2)))
-        status = change(context, sku, body);
+        return change(context, sku, body);
     json_decref(body);
-    return status;
+    return EX_USAGE;
 }

@@ -22,7 +22,6 @@ static void add_orders(json_t *row, const char *metrics)
     json_object_set_new(row, "orders", orders);
 }
 
-/* Adds the daemon to the list. */
 static void ask(struct context *context, const struct address *address, json_t *daemons,
                 bool *ready, bool *answered)
 {

@@ -148,7 +148,7 @@ static void refuse_bytes(const char *bytes, size_t length, size_t taken)
     assert_true(fd >= 0 && write(fd, bytes, length) == (ssize_t)length);
     close(fd);
     assert_false(payment_file_read(&file, &context, path));
-    assert_int_equal(file.count, taken);
+    assert_int_equal(json_object_size(file.lines), taken);
     payment_file_free(&file);
     unlink(path);
 }
@@ -234,8 +234,8 @@ static void test_orders_of_other_pods(void **state)
     context.pods_begin = 1;
     context.options.values[OPTION_POD] = "1";
     read_text(&file, "pi_1,7\npi_2,263\n");
-    assert_int_equal(file.count, 1);
-    assert_non_null(json_object_get(file.places, "pi_2 of order 263"));
+    assert_int_equal(json_object_size(file.lines), 1);
+    assert_non_null(json_object_get(file.lines, "pi_2 of order 263"));
     payment_file_free(&file);
     context = (struct context){.argc = 0};
 }

@@ -45,10 +45,8 @@ static bool add_line(struct tokens *tokens, char *line, const char *path)
     line[strcspn(line, " \t\r\n")] = '\0';
     if (*line == '\0')
         return true;
-    if (tokens->count == TOKENS_MAX || strlen(line) >= TOKEN_SIZE) {
-        say("%s: not a file of at most %d tokens, one a line", path, TOKENS_MAX);
-        return false;
-    }
+    if (tokens->count == TOKENS_MAX || strlen(line) >= TOKEN_SIZE)
+        return REFUSE(false, "%s: not a file of at most %d tokens, one a line", path, TOKENS_MAX);
     strcpy(tokens->list[tokens->count++], line);
     return true;
 }
@@ -121,10 +119,8 @@ static int write_file(const struct tokens *tokens, size_t first, const char *pat
 bool token_make(char out[2 * TOKEN_BYTES + 1])
 {
     unsigned char bytes[TOKEN_BYTES];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
-        say("there are no random bytes for a token or a key");
-        return false;
-    }
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return REFUSE(false, "there are no random bytes for a token or a key");
     for (size_t i = 0; i < sizeof bytes; i++)
         sprintf(out + 2 * i, "%02x", bytes[i]);
     return true;
@@ -132,10 +128,9 @@ bool token_make(char out[2 * TOKEN_BYTES + 1])
 
 static int rotate(struct tokens *tokens, const char *path)
 {
-    if (tokens->count == TOKENS_MAX) {
-        say("%s has %d tokens already: seckillctl token prune %s", path, TOKENS_MAX, path);
-        return EX_REFUSED;
-    }
+    if (tokens->count == TOKENS_MAX)
+        return REFUSE(EX_REFUSED, "%s has %d tokens already: seckillctl token prune %s", path,
+                      TOKENS_MAX, path);
     if (!token_make(tokens->list[tokens->count++]))
         return EX_OSERR;
     int status = write_file(tokens, 0, path);
@@ -149,14 +144,12 @@ static int rotate(struct tokens *tokens, const char *path)
 
 static int prune(const struct context *context, struct tokens *tokens, const char *path)
 {
-    if (tokens->count < 2) {
-        say("%s has no older token than its last one", path);
-        return EX_REFUSED;
-    }
-    int status = say_and_ask(has_option(context, OPTION_YES),
-                             "takes %zu older tokens out of %s: their clients are refused from "
-                             "the next SIGHUP on",
-                             tokens->count - 1, path);
+    if (tokens->count < 2)
+        return REFUSE(EX_REFUSED, "%s has no older token than its last one", path);
+    int status = CONFIRM(context,
+                         "takes %zu older tokens out of %s: their clients are refused from "
+                         "the next SIGHUP on",
+                         tokens->count - 1, path);
     if (status == EX_OK)
         status = write_file(tokens, tokens->count - 1, path);
     if (status == EX_OK)
@@ -175,10 +168,9 @@ static int lock_folder(const char *path)
     int status = fd < 0 ? EX_NOINPUT : EX_OK;
     if (status != EX_OK)
         say("%s: %s", folder, strerror(errno));
-    else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        say("%s: another command changes tokens here: nothing was done", folder);
-        status = EX_UNAVAILABLE;
-    }
+    else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        status = REFUSE(EX_UNAVAILABLE, "%s: another command changes tokens here: nothing was done",
+                        folder);
     free(copy);
     return status;
 }
@@ -188,10 +180,8 @@ int token_run(struct context *context)
     struct tokens tokens = {.count = 0};
     const char *what = argument(context, 1), *path = argument(context, 2);
     bool rotates = strcmp(what, "rotate") == 0;
-    if (!rotates && strcmp(what, "prune") != 0) {
-        say("token takes rotate or prune, and not %s", what);
-        return EX_USAGE;
-    }
+    if (!rotates && strcmp(what, "prune") != 0)
+        return REFUSE(EX_USAGE, "token takes rotate or prune, and not %s", what);
     int status = lock_folder(path);
     status = status == EX_OK ? read_file(&tokens, path) : status;
     if (status == EX_OK)

@@ -27,9 +27,9 @@ static void print_order(char *at, size_t size, const json_t *event, const json_t
 {
     char version[24] = "-"; /* the payment of an order is no version of it */
     if (json_object_get(event, "version"))
-        snprintf(version, sizeof version, "v%lld", (long long)answer_integer(event, "version"));
+        snprintf(version, sizeof version, "v%lld", answer_integer(event, "version"));
     snprintf(at, size, "%-3s %s %lld %s %s", version, answer_text(data, "user_id"),
-             (long long)answer_integer(data, "qty"), answer_text(event, "sku"),
+             answer_integer(data, "qty"), answer_text(event, "sku"),
              answer_text(data, "payment_ref"));
 }
 
@@ -38,13 +38,11 @@ static void print_sale(char *at, size_t size, const json_t *data)
     if (json_is_true(json_object_get(data, "retired")))
         snprintf(at, size, "retired");
     else
-        snprintf(
-            at, size, "round %lld: %lld of %lld left%s", (long long)answer_integer(data, "round"),
-            (long long)answer_integer(data, "available"), (long long)answer_integer(data, "total"),
-            json_is_true(json_object_get(data, "paused")) ? ", paused" : "");
+        snprintf(at, size, "round %lld: %lld of %lld left%s", answer_integer(data, "round"),
+                 answer_integer(data, "available"), answer_integer(data, "total"),
+                 json_is_true(json_object_get(data, "paused")) ? ", paused" : "");
 }
 
-/* Prints the event as a line for readers. */
 static void print_event(const json_t *event)
 {
     char line[LINE_SIZE] = "", what[LINE_SIZE / 2] = "";
@@ -107,16 +105,12 @@ static int follow(struct context *context, const char *sku)
 int events_run(struct context *context)
 {
     const char *sku = argument(context, 2);
-    if (strcmp(argument(context, 1), "tail") != 0) {
-        say("events takes tail");
-        return EX_USAGE;
-    }
+    if (strcmp(argument(context, 1), "tail") != 0)
+        return REFUSE(EX_USAGE, "events takes tail");
     if (sku && !sale_identifier(sku, "the sku"))
         return EX_USAGE;
-    if (has_option(context, OPTION_AFTER) && has_option(context, OPTION_FROM_OLDEST)) {
-        say("--after and --from-oldest are two places to begin");
-        return EX_USAGE;
-    }
+    if (has_option(context, OPTION_AFTER) && has_option(context, OPTION_FROM_OLDEST))
+        return REFUSE(EX_USAGE, "--after and --from-oldest are two places to begin");
     int status = EX_OK;
     if (sku && context->pods_end - context->pods_begin > 1)
         status = pods_find_sku(context, sku, true);

@@ -132,10 +132,8 @@ static int list_pod(struct context *context, json_t *all)
             json_object_set_new(one, "pod", json_integer((json_int_t)context->config.pod));
         json_array_append(all, one);
     }
-    if (!json_is_array(webhooks)) {
-        say("the answer has no list of webhooks");
-        status = EX_PROTOCOL;
-    }
+    if (!json_is_array(webhooks))
+        status = REFUSE(EX_PROTOCOL, "the answer has no list of webhooks");
     reply_free(&reply);
     return status;
 }
@@ -160,11 +158,6 @@ static int list(struct context *context)
     return worst;
 }
 
-static int show(struct context *context)
-{
-    return call_simply(context, "GET", "");
-}
-
 static json_t *texts_of(const struct options *options, enum ctl_option option)
 {
     json_t *texts = json_array();
@@ -178,10 +171,8 @@ static json_t *texts_of(const struct options *options, enum ctl_option option)
 static int put(struct context *context, json_t *body, bool rotates)
 {
     struct reply reply;
-    if (!body) {
-        say("a text is not in UTF-8");
-        return EX_USAGE;
-    }
+    if (!body)
+        return REFUSE(EX_USAGE, "a text is not in UTF-8");
     int status = call_webhook(context, "PUT", "", body, &reply);
     bool secret = answer_text(reply.json, "secret")[0] != '\0';
     if (status == EX_OK && secret)
@@ -208,9 +199,8 @@ static int confirm_add(struct context *context)
     int status =
         strcmp(reply.code, "unknown_webhook") == 0 ? EX_OK : answer_check(context, &reply, NULL);
     if (reply.outcome == OUTCOME_OK && status == EX_OK)
-        status = say_and_ask(has_option(context, OPTION_YES),
-                             "replaces the settings of the webhook %s, which sends to %s",
-                             argument(context, 2), answer_text(reply.json, "url"));
+        status = CONFIRM(context, "replaces the settings of the webhook %s, which sends to %s",
+                         argument(context, 2), answer_text(reply.json, "url"));
     reply_free(&reply);
     return status;
 }
@@ -265,10 +255,8 @@ static int replay(struct context *context)
     int64_t id = 0;
     if (!options_number(&context->options, OPTION_AFTER, 0, INT64_MAX, 0, &id))
         return EX_USAGE;
-    if (!after) {
-        say("--after ID is needed: the event before the first one to send");
-        return EX_USAGE;
-    }
+    if (!after)
+        return REFUSE(EX_USAGE, "--after ID is needed: the event before the first one to send");
     json_t *body = json_pack("{s:s}", "after", after);
     int status = call_webhook(context, "POST", "/replay", body, &reply);
     if (strcmp(reply.code, "cursor_expired") == 0)
@@ -279,25 +267,14 @@ static int replay(struct context *context)
     return status;
 }
 
-static int pause_webhook(struct context *context)
-{
-    return call_simply(context, "POST", "/pause");
-}
-
-static int resume(struct context *context)
-{
-    return call_simply(context, "POST", "/resume");
-}
-
 static int remove_webhook(struct context *context)
 {
     struct reply reply;
     int status = read_webhook(context, &reply);
     if (status != EX_OK)
         return status;
-    status = say_and_ask(has_option(context, OPTION_YES),
-                         "removes the webhook %s, to which %lld events are still to be sent",
-                         argument(context, 2), (long long)answer_integer(reply.json, "lag"));
+    status = CONFIRM(context, "removes the webhook %s, to which %lld events are still to be sent",
+                     argument(context, 2), answer_integer(reply.json, "lag"));
     reply_free(&reply);
     return status == EX_OK ? call_simply(context, "DELETE", "") : status;
 }
@@ -309,17 +286,18 @@ static const struct action {
     size_t count; /* of arguments, its own name included */
     uint64_t options;
     int (*run)(struct context *context);
+    const char *method, *call; /* without `run`: the call on the webhook that does it all */
 } actions[] = {
-    {"list", "", 1, 0, list},
-    {"show", " NAME", 2, 0, show},
+    {"list", "", 1, .run = list},
+    {"show", " NAME", 2, .method = "GET", .call = ""},
     {"add", " NAME URL", 3,
-     OPTION(TYPE) | OPTION(SKU) | OPTION(BATCH) | OPTION(CONCURRENCY) | OPTION(YES), add},
-    {"rotate", " NAME", 2, 0, rotate},
-    {"test", " NAME", 2, 0, test},
-    {"replay", " NAME --after ID", 2, OPTION(AFTER), replay},
-    {"pause", " NAME", 2, 0, pause_webhook},
-    {"resume", " NAME", 2, 0, resume},
-    {"remove", " NAME", 2, OPTION(YES), remove_webhook},
+     OPTION(TYPE) | OPTION(SKU) | OPTION(BATCH) | OPTION(CONCURRENCY) | OPTION(YES), .run = add},
+    {"rotate", " NAME", 2, .run = rotate},
+    {"test", " NAME", 2, .run = test},
+    {"replay", " NAME --after ID", 2, OPTION(AFTER), .run = replay},
+    {"pause", " NAME", 2, .method = "POST", .call = "/pause"},
+    {"resume", " NAME", 2, .method = "POST", .call = "/resume"},
+    {"remove", " NAME", 2, OPTION(YES), .run = remove_webhook},
 };
 
 static const struct action *find_action(const char *name)
@@ -327,8 +305,7 @@ static const struct action *find_action(const char *name)
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++)
         if (strcmp(actions[i].name, name) == 0)
             return &actions[i];
-    say("webhooks does not know %s: see seckillctl help webhooks", name);
-    return NULL;
+    return REFUSE(NULL, "webhooks does not know %s: see seckillctl help webhooks", name);
 }
 
 int webhooks_run(struct context *context)
@@ -337,18 +314,14 @@ int webhooks_run(struct context *context)
     if (!action)
         return EX_USAGE;
     uint64_t others = options_given(&context->options) & ~(action->options | OPTIONS_OF_ALL);
-    if (context->options.argument_count != action->count + 1 || others != 0) {
-        say("usage: seckillctl webhooks %s%s%s", action->name, action->arguments,
-            others == 0 ? "" : ", with options of its own only");
-        return EX_USAGE;
-    }
+    if (context->options.argument_count != action->count + 1 || others != 0)
+        return REFUSE(EX_USAGE, "usage: seckillctl webhooks %s%s%s", action->name,
+                      action->arguments, others == 0 ? "" : ", with options of its own only");
     if (action->count == 1)
         return action->run(context);
     if (!sale_identifier(argument(context, 2), "the name"))
         return EX_USAGE;
-    if (context->pods_end - context->pods_begin > 1) {
-        say("each pod has webhooks of its own: --pod says which one is meant");
-        return EX_USAGE;
-    }
-    return action->run(context);
+    if (context->pods_end - context->pods_begin > 1)
+        return REFUSE(EX_USAGE, "each pod has webhooks of its own: --pod says which one is meant");
+    return action->run ? action->run(context) : call_simply(context, action->method, action->call);
 }

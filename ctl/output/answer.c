@@ -63,8 +63,8 @@ int answer_check(const struct context *context, const struct reply *reply, const
     case OUTCOME_OK:
         if (json_is_object(reply->json))
             return EX_OK;
-        say("the answer is not a JSON object: is this the address of the service?");
-        return EX_PROTOCOL;
+        return REFUSE(EX_PROTOCOL,
+                      "the answer is not a JSON object: is this the address of the service?");
     case OUTCOME_REFUSED:
         say("%s", reply->why);
         if (strcmp(reply->code, "not_found") == 0)
@@ -150,7 +150,7 @@ static int take_rows(void *argument, json_t *page)
 }
 
 int answer_list(struct context *context, struct pages *pages, const char *name,
-                void (*print)(const json_t *rows))
+                void (*print)(json_t *rows))
 {
     struct rows rows = {.name = name, .all = json_array()};
     int worst = EX_OK;
@@ -172,6 +172,16 @@ int answer_list(struct context *context, struct pages *pages, const char *name,
     return worst;
 }
 
+void answer_print_row(const struct context *context, json_t *row, void (*print)(json_t *rows))
+{
+    json_t *rows = json_pack("[O]", row);
+    if (has_option(context, OPTION_JSON))
+        answer_print(context, row);
+    else
+        print(rows);
+    json_decref(rows);
+}
+
 void answer_print_all(const json_t *value)
 {
     json_dumpf(value, stdout,
@@ -186,7 +196,7 @@ void answer_print(const struct context *context, json_t *value)
     answer_print_all(value);
 }
 
-json_int_t answer_integer(const json_t *object, const char *name)
+long long answer_integer(const json_t *object, const char *name)
 {
     return json_integer_value(json_object_get(object, name));
 }

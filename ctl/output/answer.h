@@ -41,7 +41,7 @@ int answer_pages(struct context *context, struct pages *pages);
 /* Gets the pages of each pod that the command may ask, and prints the rows of all: their array is
  * the member `name` of a page. The worst exit status; what has come is shown in any case. */
 int answer_list(struct context *context, struct pages *pages, const char *name,
-                void (*print)(const json_t *rows));
+                void (*print)(json_t *rows));
 
 /* Prints the value as one line of JSON on standard output. With several pods, an object gets the
  * number of the present one. */
@@ -50,8 +50,11 @@ void answer_print(const struct context *context, json_t *value);
 /* Does the same for a value that several pods have answered together. */
 void answer_print_all(const json_t *value);
 
+/* With --json prints the object as answer_print does; else `print` prints it as the only row. */
+void answer_print_row(const struct context *context, json_t *row, void (*print)(json_t *rows));
+
 /* Returns a member of an answer; 0 or "" if the answer lacks it. */
-json_int_t answer_integer(const json_t *object, const char *name);
+long long answer_integer(const json_t *object, const char *name);
 const char *answer_text(const json_t *object, const char *name);
 
 #endif

@@ -9,6 +9,9 @@
  * because parts of the text come from the network and the reader may be a terminal. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says why something is not done; the value is `result`, for the caller to return. */
+#define REFUSE(result, ...) (say(__VA_ARGS__), (result))
+
 /* Overwrites a text's control characters (ASCII, and C1 in UTF-8) by '?'; other bytes stay. */
 void say_clean(char *text);
 
