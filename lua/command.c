@@ -90,7 +90,6 @@ void command_clear(struct command *commands, size_t count)
     }
 }
 
-/* Returns the reply, or one element of it, or NULL. */
 static const redisReply *part(const struct command *command, int i)
 {
     const redisReply *reply = command->reply;

@@ -18,9 +18,10 @@
 
 /* ---- one command ---- */
 
-static void keep_error(char error_out[WIRE_ERROR_SIZE], const char *text)
+static bool keep_error(char error_out[WIRE_ERROR_SIZE], const char *text)
 {
     snprintf(error_out, WIRE_ERROR_SIZE, "%s", text);
+    return false;
 }
 
 /* Takes the reply to `command`, which the caller frees. NULL when the connection is lost or the
@@ -109,10 +110,8 @@ static bool greet(struct wire *wire, const struct url *url, char error_out[WIRE_
 {
     char hello_error[WIRE_ERROR_SIZE];
     const char *wrong = NULL;
-    if (!append_greeting(wire, url)) {
-        keep_error(error_out, "out of memory");
-        return false;
-    }
+    if (!append_greeting(wire, url))
+        return keep_error(error_out, "out of memory");
     if (url->password[0] != '\0' && !accepted(wire, "AUTH", error_out))
         return false;
     bool selected = url->database_number == 0 || accepted(wire, "SELECT", error_out);
@@ -174,10 +173,8 @@ static bool ask(struct wire *wire, const struct url *url, struct url_server *mas
 {
     const char *question[] = {"SENTINEL", "get-master-addr-by-name", url->name};
     if (!append_login(wire, url->sentinel_user, url->sentinel_password) ||
-        !wire_append(wire, 3, question, NULL)) {
-        keep_error(error_out, "out of memory");
-        return false;
-    }
+        !wire_append(wire, 3, question, NULL))
+        return keep_error(error_out, "out of memory");
     if (url->sentinel_password[0] != '\0' && !accepted(wire, "AUTH", error_out))
         return false;
     redisReply *reply = answer(wire, "SENTINEL", error_out);

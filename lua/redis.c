@@ -170,15 +170,6 @@ static void disconnect(struct redis *redis, const char *why)
     drop(redis);
 }
 
-/* Only a failed try delays the next one. A lost connection does not: the server may well be there,
- * so the first try comes at once. */
-static enum redis_result connect_failed(struct redis *redis, const char *why)
-{
-    disconnect(redis, why);
-    backoff_fail(&redis->backoff, clock_now_ms());
-    return REDIS_FAILED;
-}
-
 /* Connects; on failure the reason is in redis->error. */
 static struct wire *open_wire(struct redis *redis, int64_t until_ms)
 {
@@ -219,8 +210,13 @@ enum redis_result redis_connect(struct redis *redis)
     assert(!redis->wire && redis->scripts_seen == 0);
     int64_t until_ms = clock_now_ms() + redis->timeout_ms; /* for all of it */
     redis->wire = open_wire(redis, until_ms);
-    if (!redis->wire)
-        return connect_failed(redis, redis->error);
+    /* Only a failed try delays the next one. A lost connection does not: the server may well be
+     * there, so the first try comes at once. */
+    if (!redis->wire) {
+        disconnect(redis, redis->error);
+        backoff_fail(&redis->backoff, clock_now_ms());
+        return REDIS_FAILED;
+    }
     /* Only after the greeting: a server that accepts connections and then refuses the password or
      * the database counts as a failure and is asked more and more rarely. */
     backoff_reset(&redis->backoff);

@@ -51,7 +51,7 @@ void script_begin(struct script_call *call, enum script_id id)
     call->more = NULL;
 }
 
-static void append_parameter(struct script_call *call, const char *text)
+void script_text(struct script_call *call, const char *text)
 {
     size_t length = strlen(text) + 1;
     assert(call->parameters < SCRIPT_PARAMETERS_MAX && call->used + length <= SCRIPT_TEXT_MAX);
@@ -63,20 +63,15 @@ static void append_parameter(struct script_call *call, const char *text)
 void script_key(struct script_call *call, const char *key)
 {
     assert(call->keys == call->parameters && strlen(key) < SCRIPT_KEY_MAX);
-    append_parameter(call, key);
+    script_text(call, key);
     call->keys++;
-}
-
-void script_text(struct script_call *call, const char *text)
-{
-    append_parameter(call, text);
 }
 
 void script_int(struct script_call *call, int64_t value)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%lld", (long long)value);
-    append_parameter(call, digits);
+    script_text(call, digits);
 }
 
 struct words {
@@ -159,7 +154,6 @@ static bool add_value(struct script_call *call, int64_t value)
     return true;
 }
 
-/* Takes a table of numbers. */
 static void read_values(struct script_call *call, const redisReply *reply)
 {
     script_forget(call, REDIS_ANSWERED);

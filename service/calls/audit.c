@@ -59,24 +59,18 @@ static void add_orders(json_t *sale, const struct ledger_audit_sum *sum)
 
 static void take_sum(const struct ledger_audit_sum *sum, void *context)
 {
+    static const char *const faults[] = {
+        [LEDGER_AUDIT_UNKEYED] = "unkeyed",
+        [LEDGER_AUDIT_UNLISTED] = "unlisted",
+        [LEDGER_AUDIT_UNMATCHED] = "unmatched",
+    };
     json_t *sale = sale_of(context, sum);
-    switch (sum->kind) {
-    case LEDGER_AUDIT_ORDERS:
+    if (sum->kind == LEDGER_AUDIT_ORDERS)
         add_orders(sale, sum);
-        break;
-    case LEDGER_AUDIT_UNKEYED:
-        add(sale, "unkeyed", sum->orders);
-        break;
-    case LEDGER_AUDIT_UNLISTED:
-        add(sale, "unlisted", sum->orders);
-        break;
-    case LEDGER_AUDIT_PAYMENTS:
+    else if (sum->kind == LEDGER_AUDIT_PAYMENTS)
         add(json_object_get(sale, "payments"), sum->status, sum->orders);
-        break;
-    case LEDGER_AUDIT_UNMATCHED:
-        add(sale, "unmatched", sum->orders);
-        break;
-    }
+    else
+        add(sale, faults[sum->kind], sum->orders);
 }
 
 static json_t *orders_json(json_t *sales, uint64_t next)

@@ -108,18 +108,6 @@ json_t *call_parse_object(const char *text, size_t length, const char *overflow,
     return NULL;
 }
 
-static bool read_text(const json_t *value, const struct call_field *field, void *out)
-{
-    return json_is_string(value) &&
-           field->copy(json_string_value(value), json_string_length(value), out);
-}
-
-static bool read_switch(const json_t *value, void *out)
-{
-    *(bool *)out = json_is_true(value);
-    return json_is_boolean(value);
-}
-
 static bool read_word(const json_t *value, const struct call_field *field, void *out)
 {
     const char *text = json_is_string(value) ? json_string_value(value) : "";
@@ -139,9 +127,11 @@ static bool read_field(const json_t *value, const struct call_field *field, void
 {
     switch (field->kind) {
     case FIELD_TEXT:
-        return read_text(value, field, out);
+        return json_is_string(value) &&
+               field->copy(json_string_value(value), json_string_length(value), out);
     case FIELD_SWITCH:
-        return read_switch(value, out);
+        *(bool *)out = json_is_true(value);
+        return json_is_boolean(value);
     case FIELD_NUMBER_OR_NULL:
         *(uint32_t *)out = 0;
         return json_is_null(value) || read_number(value, field, out);

@@ -5,6 +5,7 @@
 #include "service/config/sources.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,19 @@ void sources_complain(const struct sources *sources, unsigned option)
     fprintf(sources->err, "): ");
 }
 
+/* Prints what is wrong with the sources themselves; false. */
+static bool __attribute__((format(printf, 2, 3)))
+refuse(const struct sources *sources, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs(SECKILL_PROGRAM ": ", sources->err);
+    vfprintf(sources->err, format, arguments);
+    fputc('\n', sources->err);
+    va_end(arguments);
+    return false;
+}
+
 /* ---- the file ---- */
 
 /* The number of the option; OPTION_COUNT for an unknown one. */
@@ -74,26 +88,19 @@ static bool read_line(struct sources *sources, unsigned number, char *line)
     if (line[0] == '\0' || line[0] == '#')
         return true;
     char *equals = strchr(line, '=');
-    if (!equals) {
-        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: expected: option = value\n", sources->path,
-                number);
-        return false;
-    }
+    if (!equals)
+        return refuse(sources, "%s:%u: expected: option = value", sources->path, number);
     *equals = '\0';
     const char *word = text_trim(line);
     size_t option = find_option(word);
-    if (option == OPTION_COUNT) {
-        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: unknown option %s; --help lists all\n",
-                sources->path, number, LOG_QUOTE(word));
-        return false;
-    }
+    if (option == OPTION_COUNT)
+        return refuse(sources, "%s:%u: unknown option %s; --help lists all", sources->path, number,
+                      LOG_QUOTE(word));
     struct setting *setting = &sources->settings[option];
     /* One of two lines is a leftover, and nobody can tell which. */
-    if (setting->line != 0) {
-        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: %s was already set in line %u\n",
-                sources->path, number, config_options[option].name, setting->line);
-        return false;
-    }
+    if (setting->line != 0)
+        return refuse(sources, "%s:%u: %s was already set in line %u", sources->path, number,
+                      config_options[option].name, setting->line);
     setting->line = number;
     offer(sources, option, ORIGIN_FILE, text_trim(equals + 1));
     return true;
@@ -105,23 +112,17 @@ static bool read_file(struct sources *sources)
         return true;
     const char *reason;
     sources->file = text_read_file(sources->path, &reason);
-    if (!sources->file) {
-        fprintf(sources->err,
-                SECKILL_PROGRAM ": cannot read the configuration file %s (from %s): %s\n",
-                LOG_QUOTE(sources->path),
-                sources->path_origin == ORIGIN_FLAG ? "the flag --config"
-                                                    : "the environment variable SECKILL_CONFIG",
-                reason);
-        return false;
-    }
+    if (!sources->file)
+        return refuse(sources, "cannot read the configuration file %s (from %s): %s",
+                      LOG_QUOTE(sources->path),
+                      sources->path_origin == ORIGIN_FLAG
+                          ? "the flag --config"
+                          : "the environment variable SECKILL_CONFIG",
+                      reason);
     bool good = true;
     unsigned number = 1;
-    for (char *line = sources->file, *next; line; line = next, number++) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = '\0';
-        good = read_line(sources, number, line) && good; /* reports all mistakes at once */
-    }
+    for (char *rest = sources->file; rest; number++) /* reports all mistakes at once */
+        good = read_line(sources, number, strsep(&rest, "\n")) && good;
     return good;
 }
 
@@ -171,11 +172,9 @@ static bool read_plain_flag(struct sources *sources, enum config_mode flag)
         sources->help = plain_flags[flag];
         return true;
     }
-    if (sources->mode != CONFIG_SERVE && sources->mode != flag) {
-        fprintf(sources->err, SECKILL_PROGRAM ": --%s and --%s exclude each other\n",
-                plain_flags[sources->mode], plain_flags[flag]);
-        return false;
-    }
+    if (sources->mode != CONFIG_SERVE && sources->mode != flag)
+        return refuse(sources, "--%s and --%s exclude each other", plain_flags[sources->mode],
+                      plain_flags[flag]);
     sources->mode = flag;
     return true;
 }
@@ -190,14 +189,10 @@ static bool read_flag(struct sources *sources, const char *name, const char *val
     word[length] = '\0';
     size_t option = strchr(name, '_') ? OPTION_COUNT : find_option(word);
     bool config = strcmp(name, "config") == 0; /* no option: a file cannot name the file to read */
-    if (option == OPTION_COUNT && !config) {
-        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; --help lists all\n", name);
-        return false;
-    }
-    if (!value) {
-        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s needs a value\n", name);
-        return false;
-    }
+    if (option == OPTION_COUNT && !config)
+        return refuse(sources, "unknown flag --%s; --help lists all", name);
+    if (!value)
+        return refuse(sources, "the flag --%s needs a value", name);
     if (!config) {
         offer(sources, option, ORIGIN_FLAG, value);
         return true;
@@ -211,11 +206,9 @@ static bool read_flag(struct sources *sources, const char *name, const char *val
 static bool read_argument(struct sources *sources, char **argv, int *i)
 {
     const char *argument = argv[*i], *value = NULL;
-    if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0' || argument[2] == '=') {
-        fprintf(sources->err, SECKILL_PROGRAM ": unexpected argument %s; --help lists the flags\n",
-                LOG_QUOTE(argument));
-        return false;
-    }
+    if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0' || argument[2] == '=')
+        return refuse(sources, "unexpected argument %s; --help lists the flags",
+                      LOG_QUOTE(argument));
     char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown anyway */
     size_t length = 2 + strcspn(argument + 2, "=");
     snprintf(name, sizeof name, "%.*s", (int)length - 2, argument + 2);
@@ -226,8 +219,7 @@ static bool read_argument(struct sources *sources, char **argv, int *i)
             continue;
         if (!value)
             return read_plain_flag(sources, (enum config_mode)flag);
-        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
-        return false;
+        return refuse(sources, "the flag --%s takes no value", name);
     }
     /* A value may begin with one dash, like -1, but never with two. */
     if (!value && argv[*i + 1] && strncmp(argv[*i + 1], "--", 2) != 0)

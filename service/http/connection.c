@@ -38,26 +38,13 @@ static void list_remove(struct connection_list *list, struct http_connection *co
 {
     assert(list->count > 0);
     list->count--;
-    if (connection->prev)
-        connection->prev->next = connection->next;
-    else
-        list->first = connection->next;
-    if (connection->next)
-        connection->next->prev = connection->prev;
-    else
-        list->last = connection->prev;
+    TAILQ_REMOVE(&list->all, connection, in_list);
 }
 
 static void list_add(struct connection_list *list, struct http_connection *connection)
 {
     connection->since_ns = connection->thread->now_ns;
-    connection->next = NULL;
-    connection->prev = list->last;
-    if (list->last)
-        list->last->next = connection;
-    else
-        list->first = connection;
-    list->last = connection;
+    TAILQ_INSERT_TAIL(&list->all, connection, in_list);
     list->count++;
 }
 
@@ -95,10 +82,10 @@ ssize_t connection_peek(const struct http_connection *connection)
 /* The first connection in the list, skipping a few whose request may just have arrived. */
 static struct http_connection *first_quiet(const struct connection_list *list)
 {
-    struct http_connection *connection = list->first;
+    struct http_connection *connection = TAILQ_FIRST(&list->all);
     for (int i = 0; connection && i < PASSED_OVER_MAX && connection_peek(connection) > 0; i++)
-        connection = connection->next;
-    return connection ? connection : list->first;
+        connection = TAILQ_NEXT(connection, in_list);
+    return connection ? connection : TAILQ_FIRST(&list->all);
 }
 
 static struct http_connection *earlier(struct http_connection *one, struct http_connection *other)
@@ -114,7 +101,7 @@ static struct http_connection *choose(const struct http_thread *thread)
     const struct connection_list *served = &thread->lists[CONNECTION_SERVED];
     if (strangers->count + sending->count <= served->count)
         return earlier(first_quiet(strangers), first_quiet(served));
-    return sending->count > strangers->count ? sending->first : first_quiet(strangers);
+    return sending->count > strangers->count ? TAILQ_FIRST(&sending->all) : first_quiet(strangers);
 }
 
 /* Closes one connection; false when all have complete requests under way. */
@@ -243,8 +230,8 @@ void connection_close(struct http_connection *connection)
 
 static struct http_connection *longest_idle(const struct http_thread *thread)
 {
-    return earlier(thread->lists[CONNECTION_STRANGER].first,
-                   thread->lists[CONNECTION_SERVED].first);
+    return earlier(TAILQ_FIRST(&thread->lists[CONNECTION_STRANGER].all),
+                   TAILQ_FIRST(&thread->lists[CONNECTION_SERVED].all));
 }
 
 static int64_t idle_due_ns(const struct http_thread *thread)
@@ -255,7 +242,7 @@ static int64_t idle_due_ns(const struct http_thread *thread)
 
 static int64_t sending_due_ns(const struct http_thread *thread)
 {
-    const struct http_connection *first = thread->lists[CONNECTION_SENDING].first;
+    const struct http_connection *first = TAILQ_FIRST(&thread->lists[CONNECTION_SENDING].all);
     if (!first)
         return INT64_MAX;
     return thread->ending ? 0 : first->request->http.until_ns;
@@ -271,7 +258,8 @@ void connection_expire(struct http_thread *thread)
 {
     unsigned asked = atomic_exchange(&thread->room_asked, 0);
     while (sending_due_ns(thread) <= thread->now_ns)
-        refuse_sending(thread->lists[CONNECTION_SENDING].first, PROBLEM_REQUEST_TIMEOUT);
+        refuse_sending(TAILQ_FIRST(&thread->lists[CONNECTION_SENDING].all),
+                       PROBLEM_REQUEST_TIMEOUT);
     while (asked > 0 && make_room(thread))
         asked--;
     while (idle_due_ns(thread) <= thread->now_ns) {

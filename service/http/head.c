@@ -261,7 +261,6 @@ static bool is_ambiguous(const struct framing *framing)
     return framing->bad || framing->count > 1;
 }
 
-/* The announced body is too long. */
 static bool is_long(const struct framing *framing)
 {
     return framing->length && strtoull(framing->length, NULL, 10) > BODY_MAX;

@@ -4,6 +4,7 @@
 #define SECKILL_SERVICE_HTTP_HTTP_H
 
 #include <microhttpd.h>
+#include <sys/queue.h>
 
 #include "base/worker.h"
 #include "service/calls/calls.h"
@@ -42,7 +43,7 @@ enum connection_state {
 
 /* The connections of one state, in order of since_ns. */
 struct connection_list {
-    struct http_connection *first, *last;
+    TAILQ_HEAD(, http_connection) all;
     size_t count;
 };
 
@@ -58,8 +59,8 @@ struct http_connection {
     bool last;               /* it ends with the answer to its last request */
     bool answered;           /* its answer was queued, or written past libmicrohttpd */
     enum connection_state state;
-    int64_t since_ns;                    /* when it entered `state` */
-    struct http_connection *prev, *next; /* in the list of `state` */
+    int64_t since_ns; /* when it entered `state` */
+    TAILQ_ENTRY(http_connection) in_list;
 };
 
 /* One listener: its threads and the connection limit that they share. */
@@ -314,8 +315,7 @@ enum route_class {
 
 struct route {
     const char *method;
-    const char *path;
-    bool prefix; /* the rest behind the path, or from its {name} on, is the handler's `tail` */
+    const char *path; /* the rest from a {name} on, or behind a last slash, is the `tail` */
     enum route_class class;
     bool body;           /* needs a JSON body */
     enum call_kind kind; /* the worker for it, if the handler does not answer at once */

@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,6 +43,15 @@ static void write_address(int fd, char *out, size_t size)
     getnameinfo((struct sockaddr *)&storage, length, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
     snprintf(out, size, storage.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+bool listener_refuse(char *error_out, size_t error_size, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_out, error_size, format, arguments);
+    va_end(arguments);
+    return false;
 }
 
 void listener_close(struct listener *listener, unsigned first)
@@ -114,15 +124,11 @@ bool listener_bind(struct listener *listener, const char *address, unsigned coun
     struct endpoint endpoint;
     assert(count > 0 && count <= LISTENER_SOCKETS_MAX);
     *listener = (struct listener){.count = 0};
-    if (!endpoint_parse(address, &endpoint)) {
-        snprintf(error_out, error_size, "not of the form host:port");
-        return false;
-    }
+    if (!endpoint_parse(address, &endpoint))
+        return listener_refuse(error_out, error_size, "not of the form host:port");
     int failed = getaddrinfo(endpoint.host, endpoint.port, &hints, &found);
-    if (failed != 0) {
-        snprintf(error_out, error_size, "%s", gai_strerror(failed));
-        return false;
-    }
+    if (failed != 0)
+        return listener_refuse(error_out, error_size, "%s", gai_strerror(failed));
     /* A name may have several addresses: serves the first one that can be bound. */
     bool bound = false;
     for (struct addrinfo *where = found; where && !bound; where = where->ai_next)
@@ -182,18 +188,14 @@ static bool is_listening(int fd)
 /* Makes the socket non-blocking, as libmicrohttpd needs. */
 static bool take(struct listener *listener, int fd, char *error_out, size_t error_size)
 {
-    if (!is_listening(fd)) {
-        snprintf(error_out, error_size, "systemd's descriptor %d is no listening stream socket",
-                 fd);
-        return false;
-    }
+    if (!is_listening(fd))
+        return listener_refuse(error_out, error_size,
+                               "systemd's descriptor %d is no listening stream socket", fd);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    if (listener->count == LISTENER_SOCKETS_MAX) {
-        snprintf(error_out, error_size, "systemd passes more than %d sockets",
-                 LISTENER_SOCKETS_MAX);
-        return false;
-    }
+    if (listener->count == LISTENER_SOCKETS_MAX)
+        return listener_refuse(error_out, error_size, "systemd passes more than %d sockets",
+                               LISTENER_SOCKETS_MAX);
     listener->fds[listener->count++] = fd;
     return true;
 }
@@ -203,26 +205,21 @@ bool listener_inherit(struct listener *listener, const char *name, unsigned coun
 {
     long given = passed_count();
     *listener = (struct listener){.inherited = true};
-    if (given > INHERITED_MAX) {
-        snprintf(error_out, error_size, "systemd passes %ld sockets, more than %d", given,
-                 INHERITED_MAX);
-        return false;
-    }
+    if (given > INHERITED_MAX)
+        return listener_refuse(error_out, error_size, "systemd passes %ld sockets, more than %d",
+                               given, INHERITED_MAX);
     for (int i = 0; i < given; i++)
         if (is_named(i, name) && !take(listener, INHERITED_FIRST + i, error_out, error_size))
             return false;
     unsigned passed = listener->count;
-    if (passed > count) {
-        snprintf(error_out, error_size, "systemd passes %u sockets for %u threads", passed, count);
-        return false;
-    }
+    if (passed > count)
+        return listener_refuse(error_out, error_size, "systemd passes %u sockets for %u threads",
+                               passed, count);
     /* With fewer sockets than threads, several threads accept from the same one. */
     for (; passed > 0 && listener->count < count; listener->count++) {
         int fd = fcntl(listener->fds[listener->count % passed], F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) {
-            snprintf(error_out, error_size, "%s", strerror(errno));
-            return false;
-        }
+        if (fd < 0)
+            return listener_refuse(error_out, error_size, "%s", strerror(errno));
         listener->fds[listener->count] = fd;
     }
     if (passed > 0)
@@ -300,10 +297,8 @@ bool listener_bind_unix(struct listener *listener, const char *path, char *error
     struct sockaddr_un address;
     const char *taken = why_taken(path);
     *listener = (struct listener){.count = 0};
-    if (taken) {
-        snprintf(error_out, error_size, "%s", taken);
-        return false;
-    }
+    if (taken)
+        return listener_refuse(error_out, error_size, "%s", taken);
     snprintf(name, sizeof name, "%s.%d", path, (int)getpid());
     unlink(name); /* left by a process with our pid that died in between */
     int fd = socket_new(name, &address);

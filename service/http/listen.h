@@ -44,6 +44,10 @@ bool listener_inherit(struct listener *listener, const char *name, unsigned coun
 /* Lets clients connect. False with errno; harmless for inherited sockets, which listen already. */
 bool listener_listen(const struct listener *listener);
 
+/* Writes why, and returns false. */
+bool listener_refuse(char *error_out, size_t error_size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Closes the sockets from number `first` on. */
 void listener_close(struct listener *listener, unsigned first);
 

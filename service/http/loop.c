@@ -249,8 +249,8 @@ static void drain(struct http_thread *thread)
     int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
     for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
-        bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].first ||
-                       thread->lists[CONNECTION_SENDING].first;
+        bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].count > 0 ||
+                       thread->lists[CONNECTION_SENDING].count > 0;
         quiet = events || waiting ? 0 : quiet + 1;
     }
     thread->ending = true; /* time is up: treat every deadline as passed */
@@ -350,6 +350,8 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     thread->room = room;
     thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
+    for (int state = 0; state < CONNECTION_STATES; state++)
+        TAILQ_INIT(&thread->lists[state].all);
     thread->queue = refusal_library_queue();
     thread->daemon = daemon_start(thread);
     if (!thread->daemon || !open_files(thread)) {

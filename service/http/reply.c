@@ -248,18 +248,10 @@ enum MHD_Result reply_problem(struct http_connection *connection, const struct r
     return queue_single(connection, request, status, response, length);
 }
 
-/* Adds the new order's URL. */
-static void add_location(struct MHD_Response *response, uint64_t order_id)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/order/%llu", (unsigned long long)order_id);
-    add_header(response, MHD_HTTP_HEADER_LOCATION, path);
-}
-
 static enum MHD_Result reply_text(struct http_connection *connection, const struct request *request,
                                   const struct answer *answer, bool copy)
 {
-    char named[NAMED_MAX];
+    char named[NAMED_MAX], location[32];
     const char *text = answer->text;
     size_t length = answer->length;
     if (answer->status >= 500 && strcmp(answer->content_type, problem_type) == 0) {
@@ -271,8 +263,11 @@ static enum MHD_Result reply_text(struct http_connection *connection, const stru
         response_new(text, length, copy, answer->content_type, connection->thread->closing);
     add_retry_after(response, answer->retry_after_s);
     add_no_store(response);
-    if (answer->new_order_id != 0)
-        add_location(response, answer->new_order_id);
+    if (answer->new_order_id != 0) {
+        snprintf(location, sizeof location, "/order/%llu",
+                 (unsigned long long)answer->new_order_id);
+        add_header(response, MHD_HTTP_HEADER_LOCATION, location);
+    }
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */

@@ -54,20 +54,16 @@ static bool open_admin(struct http_server *server, char *error_out, size_t error
         return listener_bind_unix(&server->admin, path, error_out, error_size);
     if (!listener_bind(&server->admin, where, 1, LISTENER_OWN, error_out, error_size))
         return false;
-    if (!listener_listen(&server->admin)) {
-        snprintf(error_out, error_size, "%s", strerror(errno));
-        return false;
-    }
+    if (!listener_listen(&server->admin))
+        return listener_refuse(error_out, error_size, "%s", strerror(errno));
     return true;
 }
 
 static bool start_admin(struct http_server *server, char *error_out, size_t error_size)
 {
     char why[200];
-    if (!open_admin(server, why, sizeof why)) {
-        snprintf(error_out, error_size, "admin_listen: %s", why);
-        return false;
-    }
+    if (!open_admin(server, why, sizeof why))
+        return listener_refuse(error_out, error_size, "admin_listen: %s", why);
     server->apart = server->admin.count > 0;
     if (!server->apart)
         return true;
@@ -136,10 +132,8 @@ bool http_server_start(struct http_server *server, char *error_out, size_t error
 {
     struct listener *listener = &server->public;
     assert(!server->started);
-    if (!listener_listen(listener)) {
-        snprintf(error_out, error_size, "%s", strerror(errno));
-        return false;
-    }
+    if (!listener_listen(listener))
+        return listener_refuse(error_out, error_size, "%s", strerror(errno));
     server->public_room.inherited = listener->inherited;
     for (; listener->count > 0; listener->count--) {
         struct http_thread **thread = &server->threads[server->apart + listener->count - 1];

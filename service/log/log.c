@@ -459,19 +459,9 @@ static size_t utf8_length(const char *text)
 /* The letter that escapes c behind a backslash; 0 when c needs no escape. */
 static char escape_of(char c)
 {
-    switch (c) {
-    case '"':
-    case '\\':
-        return c;
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    default:
-        return 0;
-    }
+    static const char escaped[] = "\"\\\n\r\t", letters[] = "\"\\nrt";
+    const char *at = strchr(escaped, c); /* of the NUL that ends it: letters' NUL */
+    return at ? letters[at - escaped] : '\0';
 }
 
 const char *log_quote(const char *value, char *buffer, size_t size)

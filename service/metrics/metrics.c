@@ -18,19 +18,13 @@
 #define CACHE_LINE 64
 #define NS_PER_S UINT64_C(1000000000)
 
-/* Upper bounds, as observed (in ns and in orders), and as Prometheus reads them. */
+/* Upper bounds, as observed: in ns and in orders. */
 static const uint64_t bounds_seconds[] = {
     10000,     20000,      50000,      100000,     200000,      500000,    1000000,
     2000000,   5000000,    10000000,   20000000,   50000000,    100000000, 200000000,
     500000000, 1000000000, 2000000000, 5000000000, 10000000000,
 };
-static const char *const texts_seconds[] = {
-    "1e-05", "2e-05", "5e-05", "0.0001", "0.0002", "0.0005", "0.001", "0.002", "0.005", "0.01",
-    "0.02",  "0.05",  "0.1",   "0.2",    "0.5",    "1",      "2",     "5",     "10",
-};
 static const uint64_t bounds_orders[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
-static const char *const texts_orders[] = {"1",  "2",  "4",   "8",   "16",
-                                           "32", "64", "128", "256", "512"};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 enum { CALLS_FROM = 6, BOUNDS_MAX = COUNT_OF(bounds_seconds) }; /* calls: from 1 ms on */
@@ -41,15 +35,14 @@ struct histogram_kind {
     const char *name;
     const char *labels;
     const char *help;
-    const char *const *texts; /* of the bounds */
     const uint64_t *bounds;
     size_t bound_count;
+    double unit; /* what Prometheus reads as 1 */
 };
 
-#define KIND_SECONDS texts_seconds, bounds_seconds, COUNT_OF(bounds_seconds)
-#define KIND_CALL_SECONDS                                                                          \
-    texts_seconds + CALLS_FROM, bounds_seconds + CALLS_FROM, COUNT_OF(bounds_seconds) - CALLS_FROM
-#define KIND_ORDERS texts_orders, bounds_orders, COUNT_OF(bounds_orders)
+#define KIND_SECONDS bounds_seconds, COUNT_OF(bounds_seconds), 1e9
+#define KIND_CALL_SECONDS bounds_seconds + CALLS_FROM, COUNT_OF(bounds_seconds) - CALLS_FROM, 1e9
+#define KIND_ORDERS bounds_orders, COUNT_OF(bounds_orders), 1
 
 static const struct histogram_kind histogram_kinds[HISTOGRAM_COUNT] = {
 #define HISTOGRAM_KIND(id, name, labels, unit, help) {name, labels, help, KIND_##unit},
@@ -238,10 +231,12 @@ static void print_histogram(FILE *page, enum metrics_histogram histogram)
         metrics_print_head(page, kind->name, "histogram", kind->help);
     uint64_t count = 0; /* Prometheus needs cumulative buckets */
     for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
+        char bound[24] = "+Inf";
+        if (bucket < kind->bound_count)
+            snprintf(bound, sizeof bound, "%g", (double)kind->bounds[bucket] / kind->unit);
         count += reading.buckets[bucket];
         fprintf(page, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", kind->name, kind->labels,
-                kind->labels[0] != '\0' ? "," : "",
-                bucket < kind->bound_count ? kind->texts[bucket] : "+Inf", count);
+                kind->labels[0] != '\0' ? "," : "", bound, count);
     }
     print_series(page, kind->name, "_sum", kind->labels);
     if (kind->bounds == bounds_orders)

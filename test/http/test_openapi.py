@@ -13,7 +13,7 @@ from description import METHODS, Description
 
 EVENTS = ROOT / "sql/events/events.h"
 PROBLEM = re.compile(r'X\(\w+, (\d+), "(\w+)"')
-ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true|false),', re.M)
+ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", ROUTE_(\w+), (true|false),', re.M)
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
          "/admin/sale/": "{sku}", "/admin/audit/": "{sku}", "/admin/webhooks/": "{webhook}"}
 NO_EXAMPLES = {"text/html", "text/css", "text/javascript"}
@@ -42,7 +42,7 @@ def routes():
     """{(method, path as the document writes it): (class, whether it takes a body)}"""
     text = (ROOT / "service/http/route.c").read_text(encoding="utf-8")
     return {(method.lower(), path.replace("{id}", "{order_id}") + TAILS.get(path, "")):
-            (kind, body == "true") for method, path, _, kind, body in ROUTE.findall(text)}
+            (kind, body == "true") for method, path, kind, body in ROUTE.findall(text)}
 
 
 def nodes(value):

@@ -106,9 +106,9 @@ MUTANTS: dict[str, Mutant] = {
     "drain_forgets_requests_being_sent": Mutant(
         "a daemon that drains waits for requests that are still being sent",
         (("service/http/loop.c",
-          "bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].first ||\n"
-          "                       thread->lists[CONNECTION_SENDING].first;",
-          "bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].first;"),),
+          "bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].count > 0 ||\n"
+          "                       thread->lists[CONNECTION_SENDING].count > 0;",
+          "bool waiting = thread->in_flight > 0 || thread->lists[CONNECTION_BUSY].count > 0;"),),
         system="process/test_lifecycle.py::test_drain_waits_for_the_rest_of_a_request",
         simulated=NO_PART),
     "signal_does_not_shorten_late_drain": Mutant(
