@@ -2,10 +2,10 @@
 #include "service/calls/calls.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/events/webhook_http.h"
 #include "service/log/log.h"
 #include "service/request/faults.h"
@@ -15,13 +15,14 @@
 
 /* ---- answers ---- */
 
-static void add_time(json_t *object, const char *name, int64_t ms)
+/* Returns NULL, which json_pack leaves out, for 0. */
+static json_t *time_json(int64_t ms)
 {
     char text[LEDGER_TIME_SIZE];
     if (ms == 0)
-        return;
+        return NULL;
     ledger_time_format(ms, text);
-    json_object_set_new(object, name, json_string(text));
+    return json_string(text);
 }
 
 static json_t *types_json(const struct webhook_settings *settings)
@@ -64,27 +65,26 @@ static json_t *webhook_json(const struct ledger_webhook *webhook,
         "{s:s, s:s, s:o, s:o, s:s, s:o, s:s, s:s, s:I, s:I, s:i, s:i}", "name", webhook->name,
         "url", settings->url, "types", types_json(settings), "skus", skus_json(settings),
         "content_type", content_types[settings->cloudevents], "header_names",
-        headers_json(settings), "state", webhook_state_name(webhook->state), "position", position,
+        headers_json(settings), "state", webhook_state_names[webhook->state], "position", position,
         "lag", (json_int_t)webhook_lag(webhook, bounds), "delivered",
         (json_int_t)progress->delivered, "failures", (int)progress->failures, "undelivered",
         (int)webhook->undelivered);
 #define ADD(name, ...) json_object_set_new(object, #name, json_integer(settings->name));
     WEBHOOK_NUMBERS(ADD)
 #undef ADD
-    if (webhook->reason != WEBHOOK_REASON_NONE)
-        json_object_set_new(object, "reason", json_string(webhook_reason_name(webhook->reason)));
-    if (progress->last_ms != 0) {
-        json_object_set_new(object, "last_status", json_integer(progress->last_status));
-        json_object_set_new(object, "last_answer", json_string(progress->last_answer));
-    }
-    add_time(object, "last_at", progress->last_ms);
-    add_time(object, "failing_since", progress->failing_since_ms);
-    add_time(object, "retrying_since", webhook->retrying_since_ms);
-    if (progress->next_try_ms > bounds->now_ms) {
-        add_time(object, "next_try_at", progress->next_try_ms);
-        json_object_set_new(object, "waits_for", json_string(webhook_wait_name(progress->wait)));
-    }
-    add_time(object, "created_at", webhook->created_ms);
+    bool failed = webhook->reason != WEBHOOK_REASON_NONE, tried = progress->last_ms != 0;
+    bool waits = progress->next_try_ms > bounds->now_ms;
+    json_object_update_new(
+        object,
+        json_pack("{s:s*, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:o*}", "reason",
+                  failed ? webhook_reason_names[webhook->reason] : NULL, "last_status",
+                  tried ? json_integer(progress->last_status) : NULL, "last_answer",
+                  tried ? progress->last_answer : NULL, "last_at", time_json(progress->last_ms),
+                  "failing_since", time_json(progress->failing_since_ms), "retrying_since",
+                  time_json(webhook->retrying_since_ms), "next_try_at",
+                  time_json(waits ? progress->next_try_ms : 0), "waits_for",
+                  waits ? webhook_wait_names[progress->wait] : NULL, "created_at",
+                  time_json(webhook->created_ms)));
     return object;
 }
 
@@ -99,30 +99,32 @@ static void answer_fault(const struct call_worker *worker, struct request *reque
 }
 
 /* Reads the webhook of the call. NULL: the call is answered. */
-static json_t *look(const struct call_worker *worker, struct request *request,
-                    struct ledger_webhook *webhook_out)
+static json_t *look(const struct call_worker *worker, struct request *request)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
+    struct ledger_webhook webhook;
     struct ledger_event_bounds bounds;
-    enum ledger_result result = ledger_webhook_find(ledger, request->call.sku, webhook_out);
+    json_t *object = NULL;
+    enum ledger_result result = ledger_webhook_find(ledger, request->call.sku, &webhook);
     if (result == LEDGER_OK)
         result = ledger_events_bounds(ledger, &bounds);
     if (result == LEDGER_OK)
-        return webhook_json(webhook_out, &bounds);
-    answer_fault(worker, request, result);
-    return NULL;
+        object = webhook_json(&webhook, &bounds);
+    else
+        answer_fault(worker, request, result);
+    explicit_bzero(&webhook, sizeof webhook);
+    return object;
 }
 
 /* Answers a change with the webhook as it is now. `secret`: shown this once, or NULL. */
 static void answer_change(const struct call_worker *worker, struct request *request,
                           enum ledger_result result, unsigned status, const char *secret)
 {
-    struct ledger_webhook webhook;
     json_t *object = NULL;
     if (result != LEDGER_OK)
         answer_fault(worker, request, result);
     else
-        object = look(worker, request, &webhook);
+        object = look(worker, request);
     if (object && secret)
         json_object_set_new(object, "secret", json_sprintf("whsec_%s", secret));
     if (object)
@@ -163,11 +165,9 @@ static enum call_start hand_on(struct request *request, const struct call *call,
 static void list(struct call_worker *worker, struct request *request)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
-    struct ledger_webhook *webhooks = calloc(WEBHOOKS_MAX, sizeof *webhooks);
+    struct ledger_webhook *webhooks = memory_must(calloc(WEBHOOKS_MAX, sizeof *webhooks));
     struct ledger_event_bounds bounds;
     size_t count = 0;
-    if (!webhooks)
-        abort();
     if (ledger_webhooks_list(ledger, webhooks, &count) == LEDGER_OK &&
         ledger_events_bounds(ledger, &bounds) == LEDGER_OK) {
         json_t *array = json_array();
@@ -333,9 +333,7 @@ enum call_start call_webhook_put(struct request *request, const struct call *cal
     const char *fault = read_put(call, &body);
     if (fault)
         return call_refuse(request, fault);
-    request->call.webhook = malloc(sizeof *request->call.webhook);
-    if (!request->call.webhook)
-        abort();
+    request->call.webhook = memory_must(malloc(sizeof *request->call.webhook));
     *request->call.webhook = body.settings;
     explicit_bzero(&body.settings.headers, sizeof body.settings.headers);
     request->call.rotate = body.rotate;
@@ -346,8 +344,7 @@ enum call_start call_webhook_put(struct request *request, const struct call *cal
 
 static void remove_webhook(struct call_worker *worker, struct request *request)
 {
-    struct ledger_webhook webhook;
-    json_t *object = look(worker, request, &webhook);
+    json_t *object = look(worker, request);
     if (!object)
         return;
     enum ledger_result result =
@@ -433,22 +430,17 @@ enum call_start call_webhook_replay(struct request *request, const struct call *
 
 static void add_aside(const struct webhook_aside *aside, void *list)
 {
-    json_t *object = json_pack("{s:s, s:i, s:s}", "id", aside->id, "events", (int)aside->events,
-                               "last_answer", aside->answer);
-    json_t *body = json_loads(aside->body, 0, NULL);
-    add_time(object, "failing_since", aside->failing_since_ms);
-    add_time(object, "given_up_at", aside->given_up_ms);
-    if (body)
-        json_object_set_new(object, "body", body);
-    json_array_append_new(list, object);
+    json_array_append_new(
+        list, json_pack("{s:s, s:i, s:s, s:o*, s:o*, s:o*}", "id", aside->id, "events",
+                        (int)aside->events, "last_answer", aside->answer, "failing_since",
+                        time_json(aside->failing_since_ms), "given_up_at",
+                        time_json(aside->given_up_ms), "body", json_loads(aside->body, 0, NULL)));
 }
 
 static void list_undelivered(struct call_worker *worker, struct request *request)
 {
     enum { SHOWN_MAX = 4096 }; /* bytes of a body */
-    struct ledger_webhook webhook;
-    json_t *object = look(worker, request, &webhook), *list = json_array();
-    explicit_bzero(&webhook, sizeof webhook);
+    json_t *object = look(worker, request), *list = json_array();
     if (object && ledger_webhook_asides(stock_ledger(worker->stock), request->call.sku, true,
                                         SHOWN_MAX, add_aside, list) != LEDGER_OK)
         answer_fault(worker, request, LEDGER_FAILED);
@@ -515,23 +507,6 @@ static long test_ms(const struct call_worker *worker, const struct request *requ
     return left_ms >= own_ms ? own_ms : left_ms >= own_ms / 2 && left_ms > 0 ? left_ms : 0;
 }
 
-static void fill_test(const struct call_worker *worker, struct webhook_call *webhook,
-                      char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], char id[WEBHOOK_ID_SIZE])
-{
-    char time[LEDGER_TIME_SIZE];
-    unsigned pod = worker->service->config.pod;
-    bool batch = webhook->webhook->settings.batch > 1;
-    ledger_time_format(webhook->now_ms, time);
-    snprintf(id, WEBHOOK_ID_SIZE, "test_%u_%lld", pod, (long long)webhook->now_ms);
-    webhook->id = id;
-    webhook->body = text + WEBHOOK_HEAD_MAX;
-    webhook->length =
-        (size_t)snprintf(webhook->body, ANSWER_INLINE_MAX,
-                         "%s{\"specversion\":\"1.0\",\"id\":\"%s\",\"source\":\"/seckill/%u\","
-                         "\"type\":\"webhook.test\",\"time\":\"%s\",\"data\":{}}%s",
-                         batch ? "[" : "", id, pod, time, batch ? "]" : "");
-}
-
 static json_t *try_once(struct call_worker *worker, const struct ledger_webhook *webhook,
                         long timeout_ms)
 {
@@ -540,16 +515,26 @@ static json_t *try_once(struct call_worker *worker, const struct ledger_webhook 
         [WEBHOOK_OUTCOME_TIMEOUT] = "timeout", [WEBHOOK_OUTCOME_REFUSED] = "refused",
         [WEBHOOK_OUTCOME_DISABLED] = "failed",
     };
+    const struct config *config = &worker->service->config;
+    bool batch = webhook->settings.batch > 1;
     struct webhook_client client;
-    char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], id[WEBHOOK_ID_SIZE];
+    char text[WEBHOOK_HEAD_MAX + ANSWER_INLINE_MAX], id[WEBHOOK_ID_SIZE], time[LEDGER_TIME_SIZE];
     struct webhook_call try = {
         .client = &client,
         .webhook = webhook,
+        .id = id,
+        .body = text + WEBHOOK_HEAD_MAX,
         .now_ms = synced_clock_ms(&worker->service->clock),
         .timeout_ms = timeout_ms,
     };
-    webhook_client_init(&client, &worker->service->config);
-    fill_test(worker, &try, text, id);
+    webhook_client_init(&client, config);
+    ledger_time_format(try.now_ms, time);
+    snprintf(id, sizeof id, "test_%u_%lld", config->pod, (long long)try.now_ms);
+    try.length =
+        (size_t)snprintf(try.body, ANSWER_INLINE_MAX,
+                         "%s{\"specversion\":\"1.0\",\"id\":\"%s\",\"source\":\"/seckill/%u\","
+                         "\"type\":\"webhook.test\",\"time\":\"%s\",\"data\":{}}%s",
+                         batch ? "[" : "", id, config->pod, time, batch ? "]" : "");
     int64_t start_ns = clock_now_ns();
     webhook_call_begin(&try);
     enum webhook_outcome outcome = webhook_call_end(&try, curl_easy_perform(try.easy));

@@ -2,61 +2,40 @@
 #include "service/events/feed_page.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "service/events/event_text.h"
 
 /* ---- one page ---- */
-
-static void *allocate(size_t size)
-{
-    void *memory = malloc(size);
-    if (!memory)
-        abort();
-    return memory;
-}
 
 static size_t begin_of(const struct feed_page *page, uint32_t event)
 {
     return event == 0 ? 0 : page->ends[event - 1];
 }
 
-/* Grows the text as the events need: most of them take a third of the longest. */
-static char *reserve(struct feed_page *page, size_t length, size_t *size)
-{
-    if (length + EVENT_TEXT_MAX > *size) {
-        *size = 2 * *size + EVENT_TEXT_MAX;
-        page->text = realloc(page->text, *size);
-        if (!page->text)
-            abort();
-    }
-    return page->text + length;
-}
-
 struct feed_page *feed_page_make(const struct ledger_event_batch *batch, unsigned pod,
                                  bool *damaged_out)
 {
-    enum { USUAL = 320 }; /* bytes of an event */
     struct event_writer writer;
     struct ledger_event event = {.order_id = 0};
     const char *at = batch->body;
-    size_t length = 0, size = batch->events * (size_t)USUAL + EVENT_TEXT_MAX;
-    struct feed_page *page = allocate(sizeof *page + batch->events * sizeof page->ends[0]);
+    struct feed_page *page =
+        memory_must(malloc(sizeof *page + batch->events * sizeof page->ends[0]));
     page->position = batch->position;
     page->mark = feed_mark(batch->written_ms, pod);
     page->events = batch->events;
-    page->text = allocate(size);
+    char *text = memory_must(malloc(batch->events * (size_t)EVENT_TEXT_MAX)), *end = text;
     event_writer_init(&writer, pod, batch->written_ms);
     *damaged_out = false;
     for (uint32_t i = 0; i < batch->events; i++) {
         *damaged_out |= !ledger_event_next(batch, &at, &event);
-        if (!*damaged_out) {
-            char *text = reserve(page, length, &size);
-            length += (size_t)(event_text(text, &writer, &event, batch->position + i) - text);
-        }
-        page->ends[i] = (uint32_t)length;
+        if (!*damaged_out)
+            end = event_text(end, &writer, &event, batch->position + i);
+        page->ends[i] = (uint32_t)(end - text);
     }
+    /* Gives the rest back: most events take a third of the longest. */
+    page->text = memory_must(realloc(text, (size_t)(end - text) + 1));
     *damaged_out |= at != NULL; /* there are more lines than events */
     return page;
 }

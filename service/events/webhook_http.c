@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/config_file.h"
+#include "base/memory.h"
 #include "service/request/answer.h"
 
 enum {
@@ -118,10 +119,7 @@ const char *webhook_header_add(char lines[WEBHOOK_HEADERS_SIZE], const char *nam
 
 static void add_line(struct webhook_call *call, const char *line)
 {
-    struct curl_slist *longer = curl_slist_append(call->headers, line);
-    if (!longer)
-        abort();
-    call->headers = longer;
+    call->headers = memory_must(curl_slist_append(call->headers, line));
 }
 
 static void add_header(struct webhook_call *call, const char *name, const char *value)
@@ -245,9 +243,7 @@ void webhook_client_init(struct webhook_client *client, const struct config *con
 
 void webhook_call_begin(struct webhook_call *call)
 {
-    call->easy = curl_easy_init();
-    if (!call->easy)
-        abort();
+    call->easy = memory_must(curl_easy_init());
     call->headers = NULL;
     call->status = call->retry_after_s = 0;
     call->answer_length = call->received = 0;

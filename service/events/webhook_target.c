@@ -3,11 +3,11 @@
 
 #include <curl/curl.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/config_file.h"
+#include "base/memory.h"
 #include "sql/events/webhooks.h"
 
 /* Public are IPv4 and, of IPv6, 2000::/3, without the special networks in them. */
@@ -21,18 +21,11 @@
 
 static struct networks public, special, nat64, six_to_four;
 
-static void parse(struct networks *networks, const char *text)
-{
-    if (!networks_parse(text, networks))
-        abort();
-}
-
 static void parse_all(void)
 {
-    parse(&public, PUBLIC);
-    parse(&special, SPECIAL);
-    parse(&nat64, NAT64);
-    parse(&six_to_four, SIX_TO_FOUR);
+    if (!networks_parse(PUBLIC, &public) || !networks_parse(SPECIAL, &special) ||
+        !networks_parse(NAT64, &nat64) || !networks_parse(SIX_TO_FOUR, &six_to_four))
+        abort();
 }
 
 /* Returns the IPv4 address that an IPv6 one stands for, or the address itself. */
@@ -48,17 +41,13 @@ static struct address translated(const struct address *address)
     return real;
 }
 
-static bool is_public(const struct address *address)
-{
-    struct address real = translated(address);
-    return networks_hold(&public, &real) && !networks_hold(&special, &real);
-}
-
 bool webhook_address_allowed(const struct networks *own, const struct address *address, bool tls)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, parse_all);
-    return networks_hold(own, address) || (tls && is_public(address));
+    struct address real = translated(address);
+    return networks_hold(own, address) ||
+           (tls && networks_hold(&public, &real) && !networks_hold(&special, &real));
 }
 
 /* ---- URLs ---- */
@@ -90,9 +79,7 @@ const char *webhook_url_fault(const struct networks *own, const char *url)
         return "url must have 1 to 512 visible ASCII characters.";
     if (!webhook_url_tls(url) && strncasecmp(url, "http:", 5) != 0)
         return "url must begin with https:// or http://.";
-    CURLU *parts = curl_url();
-    if (!parts)
-        abort();
+    CURLU *parts = memory_must(curl_url());
     CURLUcode code = curl_url_set(parts, CURLUPART_URL, url, CURLU_DISALLOW_USER);
     const char *fault = code == CURLUE_OK ? host_fault(parts, own, webhook_url_tls(url))
                         : code == CURLUE_USER_NOT_ALLOWED ? "url must have no user and no password."

@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "service/metrics/metrics.h"
 #include "sql/events/webhooks.h"
 
@@ -21,9 +21,7 @@ struct live_events {
 
 struct live_events *live_events_open(void)
 {
-    struct live_events *events = calloc(1, sizeof *events);
-    if (!events)
-        abort();
+    struct live_events *events = memory_must(calloc(1, sizeof *events));
     pthread_mutex_init(&events->mutex, NULL);
     return events;
 }
@@ -72,12 +70,12 @@ static json_t *webhook_json(const struct live_events *events, const struct ledge
     int64_t wait_ms = progress->next_try_ms - events->bounds.now_ms;
     return json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "name", webhook->name, "state",
-        webhook_state_name(webhook->state), "reason", webhook_reason_name(webhook->reason), "lag",
+        webhook_state_names[webhook->state], "reason", webhook_reason_names[webhook->reason], "lag",
         (json_int_t)webhook_lag(webhook, &events->bounds), "delivered",
         (json_int_t)progress->delivered, "failing_s",
         (json_int_t)seconds_since(events, failing_since_ms(webhook)), "last_status",
         (json_int_t)progress->last_status, "undelivered", (json_int_t)webhook->undelivered,
-        "waits_for", webhook_wait_name(progress->wait), "wait_s",
+        "waits_for", webhook_wait_names[progress->wait], "wait_s",
         (json_int_t)(wait_ms > 0 ? (wait_ms + 999) / 1000 : 0));
 }
 
@@ -98,41 +96,31 @@ void live_events_add(struct live_events *events, json_t *all)
 
 /* ---- metrics ---- */
 
-static double lag_value(const struct live_events *events, const struct ledger_webhook *webhook)
-{
-    return (double)webhook_lag(webhook, &events->bounds);
-}
-
-static double failing_value(const struct live_events *events, const struct ledger_webhook *webhook)
-{
-    bool tried = webhook->state == WEBHOOK_ACTIVE;
-    return tried ? (double)seconds_since(events, failing_since_ms(webhook)) : 0;
-}
-
-static double undelivered_value(const struct live_events *events,
-                                const struct ledger_webhook *webhook)
-{
-    (void)events;
-    return webhook->undelivered;
-}
-
-static double disabled_value(const struct live_events *events, const struct ledger_webhook *webhook)
-{
-    (void)events;
-    return webhook->state == WEBHOOK_DISABLED;
-}
+enum { LAG, FAILING, UNDELIVERED, DISABLED, FAMILIES };
 
 static const struct {
     const char *name, *help;
-    double (*value)(const struct live_events *events, const struct ledger_webhook *webhook);
-} families[] = {
-    {"seckill_webhook_lag_events", "Events that the receiver has not got yet.", lag_value},
-    {"seckill_webhook_failing_seconds",
-     "For how long the receiver, or one request to it, has failed.", failing_value},
-    {"seckill_webhook_undelivered", "Events given up, until an operator sends them again.",
-     undelivered_value},
-    {"seckill_webhook_disabled", "1 while the daemons have given the receiver up.", disabled_value},
+} families[FAMILIES] = {
+    [LAG] = {"seckill_webhook_lag_events", "Events that the receiver has not got yet."},
+    [FAILING] = {"seckill_webhook_failing_seconds",
+                 "For how long the receiver, or one request to it, has failed."},
+    [UNDELIVERED] = {"seckill_webhook_undelivered",
+                     "Events given up, until an operator sends them again."},
+    [DISABLED] = {"seckill_webhook_disabled", "1 while the daemons have given the receiver up."},
 };
+
+static double value_of(const struct live_events *events, const struct ledger_webhook *webhook,
+                       int family)
+{
+    bool tried = webhook->state == WEBHOOK_ACTIVE;
+    const double values[FAMILIES] = {
+        [LAG] = (double)webhook_lag(webhook, &events->bounds),
+        [FAILING] = tried ? (double)seconds_since(events, failing_since_ms(webhook)) : 0,
+        [UNDELIVERED] = webhook->undelivered,
+        [DISABLED] = webhook->state == WEBHOOK_DISABLED,
+    };
+    return values[family];
+}
 
 /* Names of webhooks need no escapes. */
 void live_events_print(struct live_events *events, FILE *page)
@@ -143,11 +131,11 @@ void live_events_print(struct live_events *events, FILE *page)
         fprintf(page, "seckill_events_kept %" PRIu64 "\n",
                 events->bounds.next - events->bounds.oldest);
     }
-    for (size_t f = 0; f < sizeof families / sizeof *families && events->count > 0; f++) {
+    for (int f = 0; f < FAMILIES && events->count > 0; f++) {
         metrics_print_head(page, families[f].name, "gauge", families[f].help);
         for (size_t i = 0; i < events->count; i++)
             fprintf(page, "%s{webhook=\"%s\"} %.15g\n", families[f].name, events->webhooks[i].name,
-                    families[f].value(events, &events->webhooks[i]));
+                    value_of(events, &events->webhooks[i], f));
     }
     pthread_mutex_unlock(&events->mutex);
 }

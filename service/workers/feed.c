@@ -23,10 +23,10 @@
 #include "service/workers/workers.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "service/events/feed_page.h"
 #include "service/log/log.h"
@@ -174,9 +174,7 @@ static void answer_events(struct request *request, const struct feed_page *const
         bytes += feed_page_bytes(pages[i], from, (uint32_t)(end - from), &taken);
         from += taken;
     }
-    char *text = malloc(bytes);
-    if (!text)
-        abort();
+    char *text = memory_must(malloc(bytes));
     char *at = stpcpy(text, "{\"events\":["), *first = at;
     uint64_t next = position;
     for (size_t i = 0; i < count && next < end; i++) {
@@ -191,12 +189,6 @@ static void answer_events(struct request *request, const struct feed_page *const
     at = stpcpy(at, "\"}\n");
     assert((size_t)(at - text) <= bytes);
     answer_text(&request->answer, 200, "application/json", text, (size_t)(at - text));
-}
-
-static void answer_expired(const struct feed *feed, struct request *request)
-{
-    answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu.%llu\"",
-                   (unsigned long long)feed->oldest - 1, (unsigned long long)feed->oldest_mark);
 }
 
 /* Answers a request behind whose cursor there are events, or none can be. */
@@ -268,7 +260,8 @@ static bool try_answer(struct feed *feed, struct request *request, int64_t now_n
     if (foreign && feed->looked_ns <= request->arrived_ns)
         return false;
     if (foreign) {
-        answer_expired(feed, request);
+        answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu.%llu\"",
+                       (unsigned long long)feed->oldest - 1, (unsigned long long)feed->oldest_mark);
     } else if (cursor->position + 1 < feed->next) {
         serve(feed, request);
     } else if (over) {
@@ -322,6 +315,7 @@ static void answer_all(struct feed *feed)
 static void run(void *context)
 {
     struct feed *feed = context;
+    feed->queue = feed->base.service->calls[CALL_EVENTS];
     while (!queue_stopped(feed->queue) || queue_depth(feed->queue) > 0) {
         take(feed);
         if (feed->count == 0)
@@ -330,15 +324,6 @@ static void run(void *context)
             look_again(feed);
         answer_all(feed);
     }
-}
-
-static bool open_feed(void *self, char *error_out, size_t error_size)
-{
-    struct feed *feed = self;
-    (void)error_out;
-    (void)error_size;
-    feed->queue = feed->base.service->calls[CALL_EVENTS];
-    return true;
 }
 
 static void close_feed(void *self)
@@ -351,7 +336,6 @@ const struct worker_kind event_feed_kind = {
     .name = "event-feed",
     .size = sizeof(struct feed),
     .servers = WORKER_OF_LEDGER,
-    .open = open_feed,
     .run = run,
     .close = close_feed,
 };

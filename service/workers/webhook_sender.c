@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/events/event_text.h"
 #include "service/events/webhook_http.h"
 #include "service/events/webhook_queue.h"
@@ -76,6 +77,7 @@ struct webhook_sender {
     CURLM *multi;
     struct receiver *receivers[WEBHOOKS_MAX];
     size_t count;
+    struct receiver *asks;                    /* the one that the feed is read for */
     struct ledger_webhook list[WEBHOOKS_MAX]; /* as last read */
     struct ledger_event_bounds bounds; /* as last read; events before bounds.next are durable */
     uint64_t connection;               /* that they were read on */
@@ -99,9 +101,7 @@ static void write_id(const struct webhook_sender *sender, struct delivery *deliv
 /* Makes room for a body with its NUL, and returns it. */
 static char *add_text(struct delivery *delivery, size_t size)
 {
-    delivery->text = malloc(WEBHOOK_HEAD_MAX + size);
-    if (!delivery->text)
-        abort();
+    delivery->text = memory_must(malloc(WEBHOOK_HEAD_MAX + size));
     return delivery->call.body = delivery->text + WEBHOOK_HEAD_MAX;
 }
 
@@ -129,9 +129,7 @@ static void write_body(struct delivery *delivery)
 
 static struct delivery *add_delivery(struct receiver *receiver)
 {
-    struct delivery *delivery = calloc(1, sizeof *delivery);
-    if (!delivery)
-        abort();
+    struct delivery *delivery = memory_must(calloc(1, sizeof *delivery));
     delivery->receiver = receiver;
     receiver->open[receiver->open_count++] = delivery;
     return delivery;
@@ -253,16 +251,14 @@ static bool note(struct webhook_sender *sender, struct receiver *receiver)
     struct webhook_progress *progress = &receiver->webhook.progress;
     uint64_t position = webhook_queue_position(&receiver->queue);
     receiver->noted_ms = sender->now_ms;
-    if (!receiver->changed && position == progress->position)
-        return true;
-    progress->position = position;
-    if (ledger_webhook_note(sender->base.ledger, &receiver->webhook) != LEDGER_OK) {
-        receiver->changed = true;
-        return false;
+    if (receiver->changed || position != progress->position) {
+        progress->position = position;
+        receiver->changed =
+            ledger_webhook_note(sender->base.ledger, &receiver->webhook) != LEDGER_OK;
     }
-    receiver->changed = false;
-    progress->delivered = 0;
-    return true;
+    if (!receiver->changed)
+        progress->delivered = 0;
+    return !receiver->changed;
 }
 
 /* Forgets a receiver without a note. */
@@ -285,9 +281,7 @@ static void drop_receiver(struct webhook_sender *sender, size_t i)
 
 static void open_receiver(struct webhook_sender *sender, const struct ledger_webhook *webhook)
 {
-    struct receiver *receiver = calloc(1, sizeof *receiver);
-    if (!receiver)
-        abort();
+    struct receiver *receiver = memory_must(calloc(1, sizeof *receiver));
     receiver->webhook = *webhook;
     receiver->webhook.progress.delivered = 0;
     receiver->queue.next = webhook->progress.position;
@@ -324,7 +318,7 @@ static void disable(struct webhook_sender *sender, struct receiver *receiver,
     receiver->webhook.state = WEBHOOK_DISABLED;
     log_event(LOG_WARN, "webhook_disabled",
               "webhook=%s reason=%s position=%llu status=%u effect=%s", receiver->webhook.name,
-              webhook_reason_name(reason), (unsigned long long)receiver->webhook.progress.position,
+              webhook_reason_names[reason], (unsigned long long)receiver->webhook.progress.position,
               receiver->webhook.progress.last_status,
               LOG_QUOTE("it gets no events until an operator resumes it"));
 }
@@ -488,11 +482,6 @@ static void run_transfers(struct webhook_sender *sender)
 
 /* ---- reading ---- */
 
-struct reading {
-    struct webhook_sender *sender;
-    struct receiver *asks; /* the receiver that the feed is read for */
-};
-
 /* Writes the event's text once for all that want it. */
 static void add_event(struct receiver *const *takers, size_t count, struct event_writer *writer,
                       const struct ledger_event *event, uint64_t position)
@@ -505,11 +494,7 @@ static void add_event(struct receiver *const *takers, size_t count, struct event
             continue;
         if (length == 0)
             length = (size_t)(event_text(text, writer, event, position) - text);
-        char *copy = malloc(length + 1);
-        if (!copy)
-            abort();
-        memcpy(copy, text, length);
-        copy[length] = '\0';
+        char *copy = memory_must(strndup(text, length));
         webhook_queue_add(queue, position, copy, length);
     }
 }
@@ -526,15 +511,14 @@ static bool takes(const struct receiver *receiver, const struct ledger_event_bat
 /* Gives a batch to the receiver that asks, and to all others that are as far as it is. */
 static void visit(const struct ledger_event_batch *batch, void *context)
 {
-    const struct reading *reading = context;
-    struct webhook_sender *sender = reading->sender;
+    struct webhook_sender *sender = context;
     struct receiver *takers[WEBHOOKS_MAX];
     size_t count = 0;
     struct ledger_event event = {.order_id = 0};
     struct event_writer writer;
     const char *at = batch->body;
     uint64_t position = batch->position, end = batch->position + batch->events;
-    reading->asks->gap |= position > reading->asks->queue.next;
+    sender->asks->gap |= position > sender->asks->queue.next;
     for (size_t i = 0; i < sender->count; i++)
         if (takes(sender->receivers[i], batch))
             takers[count++] = sender->receivers[i];
@@ -555,7 +539,6 @@ static bool fill(struct webhook_sender *sender, struct receiver *receiver)
 {
     const struct ledger_event_bounds *bounds = &sender->bounds;
     const struct webhook_queue *queue = &receiver->queue;
-    struct reading reading = {sender, receiver};
     struct ledger *ledger = sender->base.ledger;
     bool good = true;
     if (receiver->webhook.state != WEBHOOK_ACTIVE ||
@@ -564,8 +547,9 @@ static bool fill(struct webhook_sender *sender, struct receiver *receiver)
     receiver->gap |= queue->next < bounds->oldest;
     if (!receiver->gap && queue->next < bounds->next && webhook_queue_room(queue) >= ROOM_MIN) {
         uint64_t left = bounds->next - queue->next;
+        sender->asks = receiver;
         ledger_events_read(ledger, queue->next, left < READ_EVENTS ? (uint32_t)left : READ_EVENTS,
-                           visit, &reading);
+                           visit, sender);
         good = ledger_connection(ledger) == sender->connection;
     }
     if (receiver->gap)

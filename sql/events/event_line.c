@@ -109,33 +109,32 @@ void event_text_sale(struct sql_text *sql, const struct ledger_event *event)
 
 /* ---- reading ---- */
 
-/* The rest of a line. */
+/* The rest of a line, and the word before it. */
 struct line {
     const char *at, *end;
+    const char *word;
+    size_t length; /* of the word */
     bool bad;
 };
 
-/* Returns the next word, which ends at a blank; "" sets `bad`. */
-static const char *next_word(struct line *line, size_t *length_out)
+/* Goes on to the next word, which ends at a blank; "" sets `bad`. */
+static void next_word(struct line *line)
 {
-    const char *word = line->at;
-    const char *blank = memchr(word, ' ', (size_t)(line->end - word));
-    const char *end = blank ? blank : line->end;
-    *length_out = (size_t)(end - word);
+    const char *blank = memchr(line->at, ' ', (size_t)(line->end - line->at));
+    line->word = line->at;
+    line->length = (size_t)((blank ? blank : line->end) - line->word);
     line->at = blank ? blank + 1 : line->end;
-    line->bad |= *length_out == 0;
-    return word;
+    line->bad |= line->length == 0;
 }
 
 static uint64_t next_number(struct line *line, uint64_t max)
 {
-    size_t length = 0;
-    const char *word = next_word(line, &length);
     uint64_t number = 0;
-    line->bad |= length >= DECIMAL_DIGITS_MAX;
-    for (size_t i = 0; i < length && !line->bad; i++) {
-        line->bad = word[i] < '0' || word[i] > '9';
-        number = number * 10 + (uint64_t)(word[i] - '0');
+    next_word(line);
+    line->bad |= line->length >= DECIMAL_DIGITS_MAX;
+    for (size_t i = 0; i < line->length && !line->bad; i++) {
+        line->bad = line->word[i] < '0' || line->word[i] > '9';
+        number = number * 10 + (uint64_t)(line->word[i] - '0');
     }
     line->bad |= number > max;
     return line->bad ? 0 : number;
@@ -143,16 +142,14 @@ static uint64_t next_number(struct line *line, uint64_t max)
 
 static void next_sku(struct line *line, struct ledger_event *event)
 {
-    size_t length = 0;
-    const char *word = next_word(line, &length);
-    line->bad |= !identifier_copy(word, length, event->sku);
+    next_word(line);
+    line->bad |= !identifier_copy(line->word, line->length, event->sku);
 }
 
 static void next_text(struct line *line, char text_out[USER_ID_SIZE])
 {
-    size_t length = 0;
-    const char *word = next_word(line, &length);
-    line->bad |= !user_id_copy(word, length, text_out);
+    next_word(line);
+    line->bad |= !user_id_copy(line->word, line->length, text_out);
 }
 
 /* What the accepted orders behind it share. */
@@ -214,11 +211,10 @@ static char next_line(const struct ledger_event_batch *batch, const char **at,
 {
     const char *end = batch->body + batch->length;
     const char *newline = memchr(*at, '\n', (size_t)(end - *at));
-    size_t length = 0;
-    *line_out = (struct line){*at, newline ? newline : end, false};
-    const char *word = next_word(line_out, &length);
+    *line_out = (struct line){.at = *at, .end = newline ? newline : end};
+    next_word(line_out);
     *at = newline ? newline + 1 : NULL;
-    return length == 1 ? *word : '\0';
+    return line_out->length == 1 ? *line_out->word : '\0';
 }
 
 bool ledger_event_next(const struct ledger_event_batch *batch, const char **at,

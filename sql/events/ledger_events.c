@@ -23,8 +23,12 @@ void ledger_events_write(struct ledger *ledger, bool on)
     "SELECT id,position,events," LEDGER_MS_OF("written_at") "," body " FROM event_batch "          \
                                                             "FORCE INDEX(position)WHERE "
 
-static void visit_rows(struct ledger *ledger, ledger_event_visit *visit, void *context)
+/* Runs ledger->sql, a BATCH_SELECT. */
+static enum ledger_result visit_rows(struct ledger *ledger, ledger_event_visit *visit,
+                                     void *context)
 {
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         const struct ledger_event_batch batch = {
             .id = ledger_u64(row[0]),
@@ -39,6 +43,7 @@ static void visit_rows(struct ledger *ledger, ledger_event_visit *visit, void *c
         else
             ledger_note_damage(ledger, "event_batch: id %s with %s events", row[0], row[2]);
     }
+    return LEDGER_OK;
 }
 
 /* The index has the rows without a position in front, by their ids. */
@@ -47,10 +52,7 @@ enum ledger_result ledger_events_pending(struct ledger *ledger, ledger_event_vis
 {
     sql_begin(&ledger->sql, BATCH_SELECT("''") "position=0 ORDER BY id LIMIT %d",
               LEDGER_EVENTS_BATCHES_MAX);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    visit_rows(ledger, visit, context);
-    return LEDGER_OK;
+    return visit_rows(ledger, visit, context);
 }
 
 /* A batch begins before the event, or with it. The sum stops the reading after enough events. */
@@ -64,10 +66,7 @@ enum ledger_result ledger_events_read(struct ledger *ledger, uint64_t position, 
                     "(SELECT MAX(position)FROM event_batch WHERE position>0 AND position<=%ju),%ju)"
                     "AND position<%ju ORDER BY position LIMIT %d",
         position, position, position + events, LEDGER_EVENTS_BATCHES_MAX);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    visit_rows(ledger, visit, context);
-    return LEDGER_OK;
+    return visit_rows(ledger, visit, context);
 }
 
 /* ---- the feed's ends ---- */

@@ -7,28 +7,11 @@
 
 #include "sql/ledger/ledger_query.h"
 
-/* ---- names ---- */
-
 #define NAME(id, name) name,
-static const char *const states[] = {WEBHOOK_STATES(NAME)};
-static const char *const reasons[] = {WEBHOOK_REASONS(NAME)};
-static const char *const waits[] = {WEBHOOK_WAITS(NAME)};
+const char *const webhook_state_names[] = {WEBHOOK_STATES(NAME)};
+const char *const webhook_reason_names[] = {WEBHOOK_REASONS(NAME)};
+const char *const webhook_wait_names[] = {WEBHOOK_WAITS(NAME)};
 #undef NAME
-
-const char *webhook_state_name(enum webhook_state state)
-{
-    return states[state];
-}
-
-const char *webhook_reason_name(enum webhook_reason reason)
-{
-    return reasons[reason];
-}
-
-const char *webhook_wait_name(enum webhook_wait wait)
-{
-    return waits[wait];
-}
 
 /* Returns `count` when the list has no such name. */
 static unsigned number_of(const char *const *names, unsigned count, const char *name)
@@ -61,16 +44,15 @@ static_assert(LEDGER_EVENT_TYPES <= 32, "webhook_settings.types has a bit for ea
 #define ASIDE(what, which)                                                                         \
     "(SELECT " what " FROM webhook_undelivered u WHERE u.webhook=webhook.name AND "                \
     "given_up_at IS " which ")"
-#define RETRYING_SINCE MS(ASIDE("MIN(failing_since)", "NULL"))
 #define COLUMN(name, ...) "," #name
-#define LAST_COLUMNS RETRYING_SINCE WEBHOOK_NUMBERS(COLUMN)
+#define ASIDE_COLUMNS ASIDE("SUM(events)", "NOT NULL") "," MS(ASIDE("MIN(failing_since)", "NULL"))
 #define WEBHOOK_SELECT                                                                             \
     "SELECT name,url,types,skus,cloudevents,headers,secret,"                                       \
     "IF(old_secret_until>UTC_TIMESTAMP(3),old_secret,NULL),generation,position,state,reason,"      \
     "failures," MS("failing_since") "," MS("next_try_at") "," MS(                                  \
         "last_at") ",last_status,"                                                                 \
-                   "last_answer,delivered," MS("created_at") ",wait_reason," ASIDE(                \
-                       "SUM(events)", "NOT NULL") "," LAST_COLUMNS " FROM webhook "
+                   "last_answer,delivered," MS("created_at") ",wait_reason," ASIDE_COLUMNS         \
+                   WEBHOOK_NUMBERS(COLUMN) " FROM webhook "
 enum { NUMBERS_AT = 23 }; /* the columns of WEBHOOK_NUMBERS */
 
 /* Copies the next name of a list with commas between, and moves on; false when it is too long. */
@@ -87,17 +69,11 @@ static bool read_types(uint32_t *types_out, const char *at)
 {
     char name[IDENTIFIER_SIZE];
     while (*at) {
-        enum ledger_event_type type = LEDGER_EVENT_TYPES;
-        size_t length = strcspn(at, ",");
-        if (length < sizeof name) {
-            memcpy(name, at, length);
-            name[length] = '\0';
-            type = ledger_event_type_of(name);
-        }
+        next_name(&at, name); /* "" is no type */
+        enum ledger_event_type type = ledger_event_type_of(name);
         if (type == LEDGER_EVENT_TYPES)
             return false;
         *types_out |= UINT32_C(1) << type;
-        at += length + (at[length] == ',');
     }
     return true;
 }
@@ -110,7 +86,6 @@ static void copy(char *out, size_t size, const char *column)
 static bool read_settings(struct webhook_settings *settings, char **row)
 {
     size_t at = NUMBERS_AT;
-    bool good = true;
     *settings = (struct webhook_settings){.cloudevents = ledger_u32(row[4])};
     copy(settings->headers, sizeof settings->headers, row[5]);
     if (!row[1] || !row[2] || !row[3] || strlen(row[1]) >= sizeof settings->url ||
@@ -122,18 +97,19 @@ static bool read_settings(struct webhook_settings *settings, char **row)
             !next_name(&sku, settings->skus[settings->sku_count++]))
             return false;
 #define READ(name, min, max, usual)                                                                \
-    settings->name = ledger_u32(row[at]);                                                          \
-    good = good && ledger_number_valid(row[at++], min, max);
+    if (!ledger_number_valid(row[at], min, max))                                                   \
+        return false;                                                                              \
+    settings->name = ledger_u32(row[at++]);
     WEBHOOK_NUMBERS(READ)
 #undef READ
-    return good;
+    return true;
 }
 
 static bool read_webhook(struct ledger *ledger, struct ledger_webhook *webhook, char **row)
 {
-    unsigned state = number_of(states, WEBHOOK_STATE_COUNT, row[10]);
-    unsigned reason = number_of(reasons, WEBHOOK_REASON_COUNT, row[11]);
-    unsigned wait = number_of(waits, WEBHOOK_WAIT_COUNT, row[20]);
+    unsigned state = number_of(webhook_state_names, WEBHOOK_STATE_COUNT, row[10]);
+    unsigned reason = number_of(webhook_reason_names, WEBHOOK_REASON_COUNT, row[11]);
+    unsigned wait = number_of(webhook_wait_names, WEBHOOK_WAIT_COUNT, row[20]);
     if (!ledger_identifier_read(webhook->name, row[0]) || !read_settings(&webhook->settings, row) ||
         !ledger_number_valid(row[9], 1, UINT64_MAX) || state == WEBHOOK_STATE_COUNT ||
         reason == WEBHOOK_REASON_COUNT || wait == WEBHOOK_WAIT_COUNT) {
@@ -276,11 +252,10 @@ static enum db_result put(struct ledger *ledger, const char *name,
     }
     if (result == DB_OK)
         return change(ledger, name, settings, rotate ? secret : NULL);
-    if (result != DB_NO)
-        return result;
-    result = ledger_do_row(ledger, &row,
-                           "SELECT next FROM event_feed WHERE one=1 FOR UPDATE;"
-                           "SELECT COUNT(*)FROM webhook");
+    if (result == DB_NO)
+        result = ledger_do_row(ledger, &row,
+                               "SELECT next FROM event_feed WHERE one=1 FOR UPDATE;"
+                               "SELECT COUNT(*)FROM webhook");
     if (result != DB_OK)
         return result;
     return ledger_u32(row[0]) < WEBHOOKS_MAX ? make(ledger, name, settings, secret) : DB_NO;
@@ -424,7 +399,7 @@ enum ledger_result ledger_webhook_note(struct ledger *ledger, const struct ledge
                "wait_reason=%s,position=GREATEST(position,%ju),delivered=delivered+%ju,failures=%u,"
                "last_status=%u "
                "WHERE name=%s AND generation=%ju",
-               progress->wait ? waits[progress->wait] : NULL, progress->position,
+               progress->wait ? webhook_wait_names[progress->wait] : NULL, progress->position,
                progress->delivered, progress->failures, progress->last_status, webhook->name,
                webhook->generation);
     return ledger_from_db(ledger_query(ledger));
@@ -437,7 +412,7 @@ enum ledger_result ledger_webhook_disable(struct ledger *ledger,
     return ledger_from_db(ledger_do(ledger,
                                     "UPDATE webhook SET state='disabled',reason=%s "
                                     "WHERE name=%s AND generation=%ju AND state='active'",
-                                    webhook_reason_name(reason), webhook->name,
+                                    webhook_reason_names[reason], webhook->name,
                                     webhook->generation));
 }
 

@@ -55,9 +55,8 @@ enum webhook_wait { WEBHOOK_WAITS(WEBHOOK_WAIT_ID) WEBHOOK_WAIT_COUNT };
 #undef WEBHOOK_REASON_ID
 #undef WEBHOOK_WAIT_ID
 
-const char *webhook_state_name(enum webhook_state state);
-const char *webhook_reason_name(enum webhook_reason reason);
-const char *webhook_wait_name(enum webhook_wait wait);
+extern const char *const webhook_state_names[], *const webhook_reason_names[];
+extern const char *const webhook_wait_names[];
 
 /* What an operator sets. */
 struct webhook_settings {
