@@ -9,9 +9,11 @@ PAGE = "docs/messages.md"
 CALL = re.compile(r"\b(log_event|log_each|log_failure|call_end_action|faults_log|faults_log_ledger|"
                   r"faults_log_redis)\(")
 NAME = re.compile(r'"([a-z_]+)"')
+ELECTION = re.compile(r'\.(?:won|lost|failed) = "([a-z_]+)"')
 # Events whose names are in a table.
 TABLES = {"service/request/request.c": re.compile(r'"([a-z]+_failed)"'),
           "service/workers/health.c": re.compile(r'\.(?:up|down) = "([a-z_]+)"'),
+          "service/workers/expiry.c": ELECTION, "service/workers/publisher.c": ELECTION,
           "service/calls/daemon.c": re.compile(r'refuse_late\(request, "([a-z_]+)"'),
           "service/log/log.c": re.compile(r'LOG_WARN, "(log_lines_dropped)"')}
 RESULTS = {"info", "warn"}
@@ -69,7 +71,7 @@ def read_code(paths):
         if path in TABLES:
             for match in TABLES[path].finditer(text):
                 where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
-                up = match[1].endswith("_up")
+                up = match[1].endswith("_up") or match[0].startswith(".won")
                 note(match[1], where, {"info"} if up else {"warn"}, set())
     return events
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lock/seclock.h"
+#include "service/log/log.h"
 #include "service/service.h"
 
 bool election_open(struct election *election, const struct service *service, const char *name,
@@ -39,21 +40,27 @@ bool election_held(const struct election *election)
 }
 
 /* The lock's watchdog renews the lease. */
-enum election_result election_hold(struct election *election, bool *lost_out)
+enum election_result election_hold(struct election *election, const struct election_task *task)
 {
     const struct seclock_request request =
         SECLOCK_REQUEST(.name = election->name, .kind = SECLOCK_KIND_SIMPLE);
-    *lost_out = false;
     if (election_held(election))
         return ELECTION_HELD;
-    *lost_out = election->held;
+    if (election->held)
+        log_event(LOG_WARN, task->lost, "effect=%s", LOG_QUOTE(task->lost_effect));
     election_resign(election);
     enum seclock_result result =
         seclock_campaign(election->locks, &request, election->daemon, &election->held);
-    if (result == SECLOCK_OK)
-        return ELECTION_WON;
+    if (result == SECLOCK_OK) {
+        log_event(LOG_INFO, task->won, NULL);
+        return ELECTION_HELD;
+    }
     election_resign(election); /* an election in doubt has a handle, too */
-    return result == SECLOCK_BUSY ? ELECTION_OTHER : ELECTION_FAILED;
+    if (result == SECLOCK_BUSY)
+        return ELECTION_OTHER;
+    log_failure(LOG_WARN, task->failed, "redis", "error=%s effect=%s", LOG_QUOTE(seclock_error()),
+                LOG_QUOTE(task->failed_effect));
+    return ELECTION_FAILED;
 }
 
 void election_close(struct election *election)

@@ -4,27 +4,19 @@
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
- * are still reserved, under the locks and fences of their segments.
- *
- * why_resign: a worker that failed gives the lock back, because perhaps only its own daemon is cut
- * off from the ledger. */
+ * are still reserved, under the locks and fences of their segments. */
 #include "service/workers/workers.h"
 
-#include "lock/seclock.h"
 #include "base/clock.h"
 #include "sql/sales/sales.h"
 #include "service/request/faults.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
-#include "service/workers/election.h"
 #include "stock/returns/returns.h"
 #include "stock/sales/sales.h"
 
-#define LOCK_NAME "expirer" /* in Redis */
-
 enum {
     PERIOD_MS = 200,   /* between two checks for due orders and the lock */
-    FAILED_MS = 400,   /* added after a failure: time to elect another daemon */
     REST_PART = 5,     /* rests for 1/5 of the time that expiring took, see expire */
     COUNT_MS = 100,    /* counting per turn: due orders come in between */
     END_MS = 100,      /* ending orders of earlier rounds per turn, likewise */
@@ -37,27 +29,8 @@ _Static_assert((int)PURGE_MS < (int)PERIOD_MS, "due orders come between two piec
 
 struct expiry_worker {
     struct service_worker base;
-    struct election election;
     int64_t purge_next_ns; /* next check, after nothing was left to delete */
 };
-
-/* True when this daemon is elected, now or before. */
-static bool get_elected(struct expiry_worker *worker)
-{
-    bool lost = false;
-    enum election_result result = election_hold(&worker->election, &lost);
-    if (lost)
-        log_event(LOG_WARN, "expiry_worker_lost_lock", "effect=%s",
-                  LOG_QUOTE("another daemon expires the orders that are not paid in time"));
-    if (result == ELECTION_WON)
-        log_event(LOG_INFO, "expiry_worker_elected", NULL);
-    else if (result == ELECTION_FAILED)
-        log_failure(LOG_WARN, "expiry_worker_not_elected", "redis", "error=%s effect=%s",
-                    LOG_QUOTE(seclock_error()),
-                    LOG_QUOTE("orders that were not paid in time keep their units, unless "
-                              "another daemon expires them"));
-    return result == ELECTION_HELD || result == ELECTION_WON;
-}
 
 /* Expires the orders due now. Orders in segments that another worker holds, and orders that fall
  * due meanwhile, come after the pause: a few large transactions instead of many small ones. False
@@ -90,8 +63,8 @@ static bool expire(struct expiry_worker *worker)
             result = LEDGER_FAILED;
         if (counting || (cursor.more && 2 * expired.awaited < expired.count))
             worker_sleep_ns(&worker->base.thread, (clock_now_ns() - start_ns) / REST_PART);
-    } while (result == LEDGER_OK && (cursor.more || counting) && election_held(&worker->election) &&
-             !worker_stopping(&worker->base.thread));
+    } while (result == LEDGER_OK && (cursor.more || counting) &&
+             election_held(&worker->base.election) && !worker_stopping(&worker->base.thread));
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
@@ -105,19 +78,12 @@ static bool expire(struct expiry_worker *worker)
 
 /* ---- leftovers of ended rounds ---- */
 
-static void count_purged(const struct ledger_purged *purged)
-{
-    metrics_add(METRIC_PURGED_KEYS, purged->keys);
-    metrics_add(METRIC_PURGED_USERS, purged->users);
-    if (purged->done)
-        log_event(LOG_INFO, "round_purged", "sku=%s round=%u", purged->sku, purged->round);
-}
-
-/* Spends PURGE_MS on deleting the leftovers of rounds that ended more than `days` ago; 0 keeps
- * everything. False when the ledger failed. A turn deletes little, so that due orders never
+/* Spends PURGE_MS on deleting the leftovers of rounds that ended more than retention_days ago; 0
+ * keeps everything. False when the ledger failed. A turn deletes little, so that due orders never
  * wait. */
-static bool purge(struct expiry_worker *worker, unsigned days)
+static bool purge(struct expiry_worker *worker)
 {
+    unsigned days = (unsigned)worker->base.service->config.retention_days;
     int64_t now_ns = clock_now_ns();
     int64_t until_ns = now_ns + PURGE_MS * CLOCK_NS_PER_MS;
     enum ledger_result result = LEDGER_OK;
@@ -126,7 +92,10 @@ static bool purge(struct expiry_worker *worker, unsigned days)
         return true;
     while (result == LEDGER_OK && clock_now_ns() < until_ns) {
         result = ledger_purge(stock_ledger(worker->base.stock), days, PURGE_ROWS, &purged);
-        count_purged(&purged);
+        metrics_add(METRIC_PURGED_KEYS, purged.keys);
+        metrics_add(METRIC_PURGED_USERS, purged.users);
+        if (purged.done)
+            log_event(LOG_INFO, "round_purged", "sku=%s round=%u", purged.sku, purged.round);
     }
     if (result == LEDGER_NO)
         worker->purge_next_ns = now_ns + PURGE_PAUSE_S * CLOCK_NS_PER_S;
@@ -134,16 +103,16 @@ static bool purge(struct expiry_worker *worker, unsigned days)
 }
 
 /* Handles due orders first, then spends the rest of the turn on past rounds. */
-static bool work(struct expiry_worker *worker)
+static bool work(void *self)
 {
-    unsigned days = (unsigned)worker->base.service->config.retention_days;
+    struct expiry_worker *worker = self;
     unsigned section = sale_cache_enter(worker->base.service->sale_cache);
     bool expired = expire(worker);
     sale_cache_leave(worker->base.service->sale_cache, section);
     if (!expired)
         return false;
     faults_begin(worker->base.stock);
-    if (purge(worker, days)) {
+    if (purge(worker)) {
         faults_log_damage(stock_ledger(worker->base.stock));
         return true;
     }
@@ -152,43 +121,29 @@ static bool work(struct expiry_worker *worker)
     return false;
 }
 
-static void run(void *context)
-{
-    struct expiry_worker *worker = context;
-    while (!worker_stopping(&worker->base.thread)) {
-        int pause_ms = PERIOD_MS;
-        /* Before the service is prepared, the ledger's tables may not be there. */
-        bool elected = atomic_load(&worker->base.service->prepared) && get_elected(worker);
-        if (elected && !work(worker)) {
-            elected = false;
-            election_resign(&worker->election);
-            pause_ms += FAILED_MS;
-        }
-        atomic_store(&worker->base.service->elected, elected);
-        metrics_add(METRIC_EXPIRY_TURNS, elected);
-        worker_sleep_ns(&worker->base.thread, pause_ms * CLOCK_NS_PER_MS);
-    }
-    atomic_store(&worker->base.service->elected, false);
-    election_resign(&worker->election);
-}
-
-static bool open_worker(void *self, char *error_out, size_t error_size)
+static void tell(void *self, enum election_result result)
 {
     struct expiry_worker *worker = self;
-    return election_open(&worker->election, worker->base.service, LOCK_NAME, error_out, error_size);
+    atomic_store(&worker->base.service->elected, result == ELECTION_HELD);
+    metrics_add(METRIC_EXPIRY_TURNS, result == ELECTION_HELD);
 }
 
-static void close_worker(void *self)
-{
-    struct expiry_worker *worker = self;
-    election_close(&worker->election);
-}
+static const struct election_task expiring = {
+    .lock = "expirer",
+    .period_ms = PERIOD_MS,
+    .work = work,
+    .tell = tell,
+    .won = "expiry_worker_elected",
+    .lost = "expiry_worker_lost_lock",
+    .failed = "expiry_worker_not_elected",
+    .lost_effect = "another daemon expires the orders that are not paid in time",
+    .failed_effect = "orders that were not paid in time keep their units, unless another daemon "
+                     "expires them",
+};
 
 const struct worker_kind expiry_worker_kind = {
     .name = "expiry-worker",
     .size = sizeof(struct expiry_worker),
     .servers = WORKER_OF_STOCK,
-    .open = open_worker,
-    .run = run,
-    .close = close_worker,
+    .task = &expiring,
 };

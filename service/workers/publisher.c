@@ -18,17 +18,14 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/seclock.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
-#include "service/workers/election.h"
 #include "sql/events/events.h"
 #include "sql/sales/sales.h"
 
 enum {
     PERIOD_MS = 100,     /* between two looks for batches */
-    FAILED_MS = 400,     /* added after a failure: time to elect another daemon */
     WALK_MS = 1000,      /* from the beginning of a walk through the sales to the next, at least */
     WALK_PAGE = 64,      /* sales of one turn */
     PURGE_BATCHES = 100, /* deleted in one transaction */
@@ -39,7 +36,6 @@ _Static_assert((int)WALK_PAGE <= (int)LEDGER_STOCK_SKUS_MAX, "one query finds wh
 
 struct publisher {
     struct service_worker base;
-    struct election election;
     int64_t walk_next_ns, purge_next_ns;
     char walked[IDENTIFIER_SIZE]; /* the last sale of the page before; "": no walk is under way */
     bool walk_ends;               /* with the retired sales */
@@ -109,11 +105,9 @@ static enum ledger_result walk_page(struct publisher *publisher)
 /* Finds sales that were retired since they were published. */
 static enum ledger_result find_retired(struct publisher *publisher)
 {
-    size_t count = 0;
-    enum ledger_result result =
-        ledger_event_sales_retired(publisher->base.ledger, WALK_PAGE, publisher->sales, &count);
-    publisher->sale_count = count;
-    for (size_t i = 0; i < count; i++)
+    enum ledger_result result = ledger_event_sales_retired(
+        publisher->base.ledger, WALK_PAGE, publisher->sales, &publisher->sale_count);
+    for (size_t i = 0; i < publisher->sale_count; i++)
         add_event(publisher, LEDGER_EVENT_SALE_CHANGED, NULL, publisher->sales[i].sku);
     return result;
 }
@@ -169,15 +163,13 @@ static enum ledger_result publish(struct publisher *publisher)
         return result;
     int64_t waits_ms = bounds.waiting_ms == 0 ? 0 : bounds.now_ms - bounds.waiting_ms;
     atomic_store(&publisher->base.service->events_waiting_ms, waits_ms > 0 ? waits_ms : 0);
-    if (!election_held(&publisher->election))
+    if (!election_held(&publisher->base.election))
         return LEDGER_OK;
     result = ledger_events_pending(ledger, note_batch, publisher);
     if (result == LEDGER_OK)
         result = walk(publisher);
-    if (result != LEDGER_OK)
+    if (result != LEDGER_OK || publisher->batch_count + publisher->sale_count == 0)
         return result;
-    if (publisher->batch_count == 0 && publisher->sale_count == 0)
-        return LEDGER_OK;
     const struct ledger_placing placing = {
         .next = bounds.next,
         .batches = publisher->batches,
@@ -209,35 +201,16 @@ static enum ledger_result purge(struct publisher *publisher)
 
 /* ---- the thread ---- */
 
-static bool get_elected(struct publisher *publisher)
-{
-    bool lost = false;
-    enum election_result result = election_hold(&publisher->election, &lost);
-    if (lost)
-        log_event(LOG_WARN, "publisher_lost_lock", "effect=%s",
-                  LOG_QUOTE("another daemon publishes the events"));
-    if (result == ELECTION_WON)
-        log_event(LOG_INFO, "publisher_elected", NULL);
-    else if (result == ELECTION_OTHER)
-        atomic_store(&publisher->base.service->events_waiting_ms, 0); /* that daemon tells it */
-    else if (result == ELECTION_FAILED) {
-        log_failure(LOG_WARN, "publisher_not_elected", "redis", "error=%s effect=%s",
-                    LOG_QUOTE(seclock_error()),
-                    LOG_QUOTE("events are published late, unless another daemon does it"));
-        publish(publisher); /* only tells how long events wait */
-    }
-    return result == ELECTION_HELD || result == ELECTION_WON;
-}
-
 /* Publishes and deletes. False when this daemon should resign: the ledger failed, or another
  * publisher came first. */
-static bool work(struct publisher *publisher)
+static bool work(void *self)
 {
+    struct publisher *publisher = self;
     enum ledger_result result = LEDGER_OK;
     do
         result = publish(publisher);
     while (result == LEDGER_OK && publisher->batch_count == LEDGER_EVENTS_BATCHES_MAX &&
-           election_held(&publisher->election) && !worker_stopping(&publisher->base.thread));
+           election_held(&publisher->base.election) && !worker_stopping(&publisher->base.thread));
     if (result == LEDGER_OK)
         result = purge(publisher);
     if (result == LEDGER_NO)
@@ -249,43 +222,32 @@ static bool work(struct publisher *publisher)
     return result == LEDGER_OK;
 }
 
-static void run(void *context)
+static void tell(void *self, enum election_result result)
 {
-    struct publisher *publisher = context;
+    struct publisher *publisher = self;
     struct service *service = publisher->base.service;
-    while (!worker_stopping(&publisher->base.thread)) {
-        int pause_ms = PERIOD_MS;
-        bool elected = atomic_load(&service->prepared) && get_elected(publisher);
-        if (elected && !work(publisher)) {
-            elected = false;
-            election_resign(&publisher->election);
-            pause_ms += FAILED_MS;
-        }
-        atomic_store(&service->publishes, elected);
-        worker_sleep_ns(&publisher->base.thread, pause_ms * CLOCK_NS_PER_MS);
-    }
-    atomic_store(&service->publishes, false);
-    election_resign(&publisher->election);
+    atomic_store(&service->publishes, result == ELECTION_HELD);
+    if (result == ELECTION_OTHER)
+        atomic_store(&service->events_waiting_ms, 0); /* that daemon tells it */
+    else if (result == ELECTION_FAILED)
+        publish(publisher); /* only tells how long events wait */
 }
 
-static bool open_publisher(void *self, char *error_out, size_t error_size)
-{
-    struct publisher *publisher = self;
-    return election_open(&publisher->election, publisher->base.service, "publisher", error_out,
-                         error_size);
-}
-
-static void close_publisher(void *self)
-{
-    struct publisher *publisher = self;
-    election_close(&publisher->election);
-}
+static const struct election_task publishing = {
+    .lock = "publisher",
+    .period_ms = PERIOD_MS,
+    .work = work,
+    .tell = tell,
+    .won = "publisher_elected",
+    .lost = "publisher_lost_lock",
+    .failed = "publisher_not_elected",
+    .lost_effect = "another daemon publishes the events",
+    .failed_effect = "events are published late, unless another daemon does it",
+};
 
 const struct worker_kind event_publisher_kind = {
     .name = "publisher",
     .size = sizeof(struct publisher),
     .servers = WORKER_OF_LEDGER,
-    .open = open_publisher,
-    .run = run,
-    .close = close_publisher,
+    .task = &publishing,
 };

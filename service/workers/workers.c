@@ -2,9 +2,10 @@
 #include "service/workers/workers.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "base/clock.h"
+#include "base/memory.h"
 #include "lua/redis.h"
 
 /* ---- one worker ---- */
@@ -38,23 +39,47 @@ static bool open_connections(struct service_worker *worker, char *error_out, siz
 struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
                                            unsigned number, char *error_out, size_t error_size)
 {
-    struct service_worker *worker = calloc(1, kind->size);
-    if (!worker)
-        abort();
+    struct service_worker *worker = memory_must(calloc(1, kind->size));
     worker->kind = kind;
     worker->service = service;
     worker->number = number;
     if (!open_connections(worker, error_out, error_size) ||
+        (kind->task &&
+         !election_open(&worker->election, service, kind->task->lock, error_out, error_size)) ||
         (kind->open && !kind->open(worker, error_out, error_size)))
         service_worker_join(&worker);
     return worker;
+}
+
+static void run_task(struct service_worker *worker, const struct election_task *task)
+{
+    enum { FAILED_MS = 400 }; /* added after a failure: time to elect another daemon */
+    while (!worker_stopping(&worker->thread)) {
+        int pause_ms = task->period_ms;
+        enum election_result result = ELECTION_NONE;
+        /* Before the service is prepared, the ledger's tables may not be there. */
+        if (atomic_load(&worker->service->prepared))
+            result = election_hold(&worker->election, task);
+        if (result == ELECTION_HELD && !task->work(worker)) {
+            result = ELECTION_NONE;
+            election_resign(&worker->election);
+            pause_ms += FAILED_MS;
+        }
+        task->tell(worker, result);
+        worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
+    }
+    task->tell(worker, ELECTION_NONE);
+    election_resign(&worker->election);
 }
 
 static void run(void *context)
 {
     struct service_worker *worker = context;
     prctl(PR_SET_NAME, worker->kind->name);
-    worker->kind->run(worker);
+    if (worker->kind->task)
+        run_task(worker, worker->kind->task);
+    else
+        worker->kind->run(worker);
 }
 
 void service_worker_start(struct service_worker *worker)
@@ -78,6 +103,7 @@ void service_worker_join(struct service_worker **worker_pointer)
     worker_join(&worker->thread);
     if (worker->kind->close)
         worker->kind->close(worker);
+    election_close(&worker->election);
     stock_close(&worker->stock);
     ledger_close(&worker->ledger);
     redis_close(&worker->redis);
@@ -111,9 +137,8 @@ bool workers_start(struct workers *workers, struct service *service, char *error
                      error_size);
     if (good && service->config.events_retention_h > 0)
         good = start(&workers->event_publisher, &event_publisher_kind, service, 0, error_out,
-                     error_size);
-    if (good && service->config.events_retention_h > 0)
-        good = start(&workers->webhook_sender, &webhook_sender_kind, service, 0, error_out,
+                     error_size) &&
+               start(&workers->webhook_sender, &webhook_sender_kind, service, 0, error_out,
                      error_size);
     if (good &&
         start(&workers->expiry_worker, &expiry_worker_kind, service, 0, error_out, error_size) &&

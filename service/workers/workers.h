@@ -8,6 +8,7 @@
 
 #include "base/worker.h"
 #include "service/service.h"
+#include "service/workers/election.h"
 
 /* ---- one worker ---- */
 
@@ -24,6 +25,7 @@ struct service_worker {
     struct redis *redis;
     struct ledger *ledger;
     struct stock *stock;
+    struct election election; /* of a kind with a task */
 };
 
 /* `self` is the worker's struct, zeroed except for its service_worker. */
@@ -31,8 +33,9 @@ struct worker_kind {
     const char *name; /* the thread's name */
     size_t size;      /* of the worker's struct */
     enum worker_servers servers;
-    unsigned timeout_ms_max; /* upper bound for its servers' time-outs; 0: as configured */
-    void (*run)(void *self); /* the thread */
+    unsigned timeout_ms_max;          /* upper bound for its servers' time-outs; 0: as configured */
+    void (*run)(void *self);          /* the thread */
+    const struct election_task *task; /* in place of `run`: what one daemon of many does */
 
     /* Makes whatever else the worker needs. False with the reason in `error_out`. May be NULL. */
     bool (*open)(void *self, char *error_out, size_t error_size);

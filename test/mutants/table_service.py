@@ -250,9 +250,9 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "failed_expirer_stays_elected": Mutant(
         "a daemon that cannot reach the ledger lets another one expire orders",
-        (("service/workers/expiry.c",
-          "            elected = false;\n            election_resign(&worker->election);\n",
-          "            elected = false;\n"),),
+        (("service/workers/workers.c",
+          "            result = ELECTION_NONE;\n            election_resign(&worker->election);\n",
+          "            result = ELECTION_NONE;\n"),),
         system="orders/test_expiry.py::"
         "test_daemon_cut_off_from_the_ledger_leaves_its_office[hold]",
         simulated=NO_PART),
@@ -369,8 +369,8 @@ MUTANTS: dict[str, Mutant] = {
           "answer_accepted(answer, 201, order->status, order);"),)),
     "expiry_ends_with_the_first_failure": Mutant(
         "unpaid orders expire though the ledger was away",
-        (("service/workers/expiry.c",
-          "            elected = false;\n            election_resign(&worker->election);\n"
+        (("service/workers/workers.c",
+          "            result = ELECTION_NONE;\n            election_resign(&worker->election);\n"
           "            pause_ms += FAILED_MS;",
           "            return;"),)),
 }
