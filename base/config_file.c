@@ -4,8 +4,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 char *text_read_file(const char *path, const char **reason_out)
 {
@@ -15,9 +16,7 @@ char *text_read_file(const char *path, const char **reason_out)
         *reason_out = strerror(errno);
         return NULL;
     }
-    char *text = malloc(CONFIG_FILE_MAX + 1);
-    if (!text)
-        abort(); /* at start, with nothing to lose */
+    char *text = memory_must(malloc(CONFIG_FILE_MAX + 1));
     /* Reads one byte more than is allowed: a file that is too large fills it. */
     size_t length = fread(text, 1, CONFIG_FILE_MAX + 1, stream);
     if (ferror(stream))

@@ -8,11 +8,11 @@
 #include <assert.h>
 #include <curl/curl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "base/memory.h"
 #include "ctl/output/say.h"
 
 enum {
@@ -70,9 +70,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *argument)
     size_t length = size * count;
     if (reply->length + length > BODY_MAX)
         return 0;
-    char *text = realloc(reply->text, reply->length + length + 1);
-    if (!text)
-        abort();
+    char *text = memory_must(realloc(reply->text, reply->length + length + 1));
     memcpy(text + reply->length, data, length);
     reply->text = text;
     reply->length += length;

@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "service/config/value.h"
 #include "service/live/admin_actions.h"
 #include "service/log/log.h"
@@ -17,9 +17,7 @@ enum {
 
 static void set_proxies(struct service *service, const char *text)
 {
-    struct proxies *proxies = calloc(1, sizeof *proxies);
-    if (!proxies)
-        abort();
+    struct proxies *proxies = memory_must(calloc(1, sizeof *proxies));
     bool parsed = networks_parse(text, &proxies->networks);
     assert(parsed); /* config_load has checked it with the same function */
     const struct proxies *present = atomic_load(&service->proxies);

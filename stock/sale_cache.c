@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/identifier.h"
+#include "base/memory.h"
 
 enum { CHAINS = 32768 };
 
@@ -64,9 +65,7 @@ struct sale_cache {
 
 struct sale_cache *sale_cache_open(void)
 {
-    struct sale_cache *cache = calloc(1, sizeof *cache);
-    if (!cache)
-        abort();
+    struct sale_cache *cache = memory_must(calloc(1, sizeof *cache));
     pthread_mutex_init(&cache->mutex, NULL);
     cache->out_end = &cache->out;
     return cache;
@@ -158,9 +157,7 @@ static void take_out(struct sale_cache *cache, struct sale *sale)
 
 static struct sale *sale_new(const char *sku)
 {
-    struct sale *sale = calloc(1, sizeof *sale);
-    if (!sale)
-        abort();
+    struct sale *sale = memory_must(calloc(1, sizeof *sale));
     assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
     pthread_mutex_init(&sale->mutex, NULL);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "lua/cluster/cluster.h"
 #include "sql/events/events.h"
 #include "stock/orders/orders.h"
@@ -43,9 +44,7 @@ static const struct stock_strategy *strategy_find(const char *name)
 
 static void *allocate(size_t count, size_t size)
 {
-    void *memory = calloc(count, size);
-    if (!memory)
-        abort();
+    void *memory = memory_must(calloc(count, size));
     return memory;
 }
 

@@ -8,10 +8,10 @@
 #include "ctl/commands/commands.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "ctl/http.h"
 #include "ctl/output/answer.h"
 #include "ctl/commands/audit_read.h"
@@ -259,9 +259,8 @@ static void add_sale(struct audit *audit, const char *sku)
 {
     if (audit_find(audit, sku))
         return;
-    audit->sales = realloc(audit->sales, (audit->sale_count + 1) * sizeof *audit->sales);
-    if (!audit->sales)
-        abort();
+    audit->sales =
+        memory_must(realloc(audit->sales, (audit->sale_count + 1) * sizeof *audit->sales));
     audit->sales[audit->sale_count++] =
         (struct audit_sale){.sku = sku, .pod = audit->context->config.pod};
 }

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "ctl/output/say.h"
 
 enum {
@@ -160,9 +161,7 @@ static int prune(const struct context *context, struct tokens *tokens, const cha
 /* Locks the file's folder until the program ends. */
 static int lock_folder(const char *path)
 {
-    char *copy = strdup(path);
-    if (!copy)
-        abort();
+    char *copy = memory_must(strdup(path));
     const char *folder = dirname(copy);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int status = fd < 0 ? EX_NOINPUT : EX_OK;

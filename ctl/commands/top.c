@@ -4,12 +4,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "ctl/output/answer.h"
 #include "ctl/commands/daemon.h"
 #include "ctl/http.h"
@@ -245,9 +245,7 @@ int top_run(struct context *context)
     for (size_t i = 1; i < options->argument_count; i++)
         if (!sale_identifier(options->arguments[i], "the sku"))
             return EX_USAGE;
-    struct frames *frames = calloc(1, sizeof *frames);
-    if (!frames)
-        abort();
+    struct frames *frames = memory_must(calloc(1, sizeof *frames));
     frames->context = context;
     frames->daemon_count = context->config.admin_count;
     frames->terminal = terminal;

@@ -3,10 +3,10 @@
 #include "service/calls/calls.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
@@ -45,9 +45,7 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
 {
     enum { FRAME_MAX = 64 }; /* everything except the orders */
     size_t size = FRAME_MAX + count * (ORDER_TEXT_MAX + 1);
-    char *text = malloc(size);
-    if (!text)
-        abort();
+    char *text = memory_must(malloc(size));
     char *at = stpcpy(text, "{\"orders\":[");
     for (size_t i = 0; i < count; i++) {
         struct order_text order = ORDER_TEXT(&orders[i], orders[i].status);
@@ -79,9 +77,7 @@ static void page(struct call_worker *worker, struct request *request)
         answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
         return;
     }
-    struct ledger_record *orders = calloc(asked->limit, sizeof *orders);
-    if (!orders)
-        abort();
+    struct ledger_record *orders = memory_must(calloc(asked->limit, sizeof *orders));
     enum ledger_result result =
         ledger_orders_list(stock_ledger(worker->stock), &asked->filter, asked->after, asked->limit,
                            orders, &count, &asked->after);
@@ -238,9 +234,7 @@ static void list(struct call_worker *worker, struct request *request)
 {
     const struct request_call *asked = &request->call;
     size_t count = 0;
-    struct ledger_sale *sales = calloc(asked->limit, sizeof *sales);
-    if (!sales)
-        abort();
+    struct ledger_sale *sales = memory_must(calloc(asked->limit, sizeof *sales));
     if (ledger_sale_list(stock_ledger(worker->stock), asked->sku, asked->limit, sales, &count) ==
         LEDGER_OK)
         answer_json(&request->answer, 200, page_json(sales, count, count == asked->limit));

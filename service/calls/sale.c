@@ -4,10 +4,10 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
+#include "base/memory.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
@@ -312,9 +312,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
 /* Allocates the report: with a row per segment it is too large for a thread's stack. */
 static void reconcile(struct call_worker *worker, struct request *request)
 {
-    struct stock_report *report = malloc(sizeof *report);
-    if (!report)
-        abort();
+    struct stock_report *report = memory_must(malloc(sizeof *report));
     const char *sku = request->call.sku;
     enum stock_admin_result result =
         stock_reconcile(worker->stock, sku, call_lock_wait_ms(worker, request), report);

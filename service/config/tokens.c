@@ -10,6 +10,7 @@
 #include "service/config/options.h"
 #include "service/config/address.h"
 #include "base/config_file.h"
+#include "base/memory.h"
 #include "service/log/log.h"
 
 /* ---- lists of secrets ---- */
@@ -83,9 +84,7 @@ static const char *const names[TOKEN_CLASSES] = {
 
 struct tokens *tokens_open(const struct config *config)
 {
-    struct tokens *tokens = calloc(1, sizeof *tokens);
-    if (!tokens)
-        abort();
+    struct tokens *tokens = memory_must(calloc(1, sizeof *tokens));
     tokens->files[TOKENS_ADMIN] = config->admin_token_file;
     tokens->files[TOKENS_SHOP] = config->shop_token_file;
     bool parsed = secrets_parse(config->admin_token, &tokens->secrets[TOKENS_ADMIN]) &&

@@ -7,6 +7,7 @@
 #include "service/config/address.h"
 #include "service/config/tokens.h"
 #include "base/config_file.h"
+#include "base/memory.h"
 
 /* ---- values for the log ---- */
 
@@ -201,9 +202,7 @@ static bool is_text(const struct option *option)
 
 static void set_text(char **field, const char *text)
 {
-    char *copy = strdup(text);
-    if (!copy)
-        abort(); /* at start, with nothing to lose */
+    char *copy = memory_must(strdup(text));
     free(*field);
     *field = copy;
 }

@@ -12,12 +12,12 @@
  * buyer. */
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/http/http.h"
 #include "service/http/server.h"
 #include "service/log/log.h"
@@ -195,9 +195,7 @@ static void watch_hangup(struct http_thread *thread, const struct http_connectio
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd)
 {
     struct http_room *room = thread->room;
-    struct http_connection *connection = calloc(1, sizeof *connection);
-    if (!connection)
-        abort();
+    struct http_connection *connection = memory_must(calloc(1, sizeof *connection));
     connection->thread = thread;
     connection->mhd = mhd;
     connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;

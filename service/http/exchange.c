@@ -1,10 +1,10 @@
 /* One exchange with a client: libmicrohttpd's callbacks, from the accept to the answer written. */
 #include <assert.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/http/http.h"
 #include "service/log/log.h"
 #include "service/metrics/metrics.h"
@@ -49,9 +49,7 @@ static struct request *request_new(struct http_connection *connection)
     if (request) {
         thread->free_requests = request->queue_next;
     } else {
-        request = calloc(1, sizeof *request);
-        if (!request)
-            abort();
+        request = memory_must(calloc(1, sizeof *request));
         request->home = &thread->home;
     }
     assert(request->http.phase == PHASE_FREE && !connection->request);
@@ -285,9 +283,7 @@ static void body_read(struct request_http *http, const char *data, size_t length
         return;
     }
     if (http->body_length + length > room) {
-        http->body = malloc(BODY_MAX);
-        if (!http->body)
-            abort();
+        http->body = memory_must(malloc(BODY_MAX));
         memcpy(http->body, http->inline_body, http->body_length);
     }
     assert(http->body_length + length <= BODY_MAX);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/http/http.h"
 #include "service/log/log.h"
 
@@ -343,9 +343,7 @@ static void undo_start(struct http_thread *thread)
 struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
                                char *error_out, size_t error_size)
 {
-    struct http_thread *thread = calloc(1, sizeof *thread);
-    if (!thread)
-        abort();
+    struct http_thread *thread = memory_must(calloc(1, sizeof *thread));
     thread->service = service;
     thread->room = room;
     thread->home.wake_fd = thread->loop_fd = thread->hangup_fd = -1;

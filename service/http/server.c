@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/config/address.h"
 #include "service/http/http.h"
 #include "service/log/log.h"
@@ -105,9 +105,7 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
                  MHD_get_version());
         return NULL;
     }
-    struct http_server *server = calloc(1, sizeof *server);
-    if (!server)
-        abort();
+    struct http_server *server = memory_must(calloc(1, sizeof *server));
     server->service = service;
     room_open(&server->public_room, ROUTE_ALL, service->connections_max, &service->public_use);
     if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))

@@ -11,12 +11,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/worker.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live_events.h"
@@ -74,9 +74,7 @@ static void clean_text(char *text)
 
 static json_t *text_json(const char *text)
 {
-    char *clean = strdup(text);
-    if (!clean)
-        abort();
+    char *clean = memory_must(strdup(text));
     clean_text(clean);
     json_t *string = json_string(clean);
     if (!string)
@@ -400,9 +398,7 @@ static bool open_connections(struct live *live, char *error_out, size_t error_si
 struct live *live_start(struct service *service, const char *address, char *error_out,
                         size_t error_size)
 {
-    struct live *live = calloc(1, sizeof *live);
-    if (!live)
-        abort();
+    struct live *live = memory_must(calloc(1, sizeof *live));
     live->service = service;
     pthread_mutex_init(&live->mutex, NULL);
     make_name(live, address);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "lua/command.h"
 
 #define TEXT(number) #number
@@ -45,9 +46,7 @@ static const char *name_of(const char *key)
 
 struct live_group *live_group_open(const char *name)
 {
-    struct live_group *group = calloc(1, sizeof *group);
-    if (!group)
-        abort();
+    struct live_group *group = memory_must(calloc(1, sizeof *group));
     make_key(name, group->key);
     return group;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "lock/redis/pipeline.h"
 #include "lua/command.h"
 #include "stock/sale_cache.h"
@@ -208,9 +209,7 @@ static int by_interest(const void *a, const void *b)
 /* Chooses the sales for the figures, and among them those for the page. */
 static void choose(struct live_sales *sales, int64_t now_ms)
 {
-    struct known_sale **all = calloc(sales->count + 1, sizeof *all);
-    if (!all)
-        abort();
+    struct known_sale **all = memory_must(calloc(sales->count + 1, sizeof *all));
     for (size_t i = 0; i < sales->count; i++) {
         all[i] = &sales->known[i];
         all[i]->chosen = false;

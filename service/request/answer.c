@@ -6,9 +6,9 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "service/request/prepared.h"
 #include "service/metrics/metrics.h"
 
@@ -81,9 +81,7 @@ void answer_members(struct answer *answer, enum problem problem, const char *det
         char *text = answer_begin(answer, problem_status(problem), type);
         answer->length = problem_text(problem, detail, extra, text, ANSWER_INLINE_MAX);
     } else {
-        char *text = malloc(size);
-        if (!text)
-            abort();
+        char *text = memory_must(malloc(size));
         size_t length = problem_text(problem, detail, extra, text, size);
         answer_text(answer, problem_status(problem), type, text, length);
     }

@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "service/metrics/metrics.h"
 #include "sql/orders/orders.h"
@@ -95,9 +95,7 @@ void order_answer_payment(struct answer *answer, const struct ledger_record *rec
         answer->length = length;
         return;
     }
-    char *text = malloc(length);
-    if (!text)
-        abort();
+    char *text = memory_must(malloc(length));
     answer_text(answer, 200, type, memcpy(text, whole, length), length);
 }
 

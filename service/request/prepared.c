@@ -5,8 +5,9 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 /* The response owns the text, unless it is constant, because libmicrohttpd may release a response
  * after the request that it answers has ended. */
@@ -37,9 +38,7 @@ struct prepared *prepared_make(unsigned status,
                                const struct prepared_header headers[PREPARED_HEADERS_MAX],
                                const char *text, size_t length, bool owned)
 {
-    struct prepared *prepared = calloc(1, sizeof *prepared);
-    if (!prepared)
-        abort();
+    struct prepared *prepared = memory_must(calloc(1, sizeof *prepared));
     prepared->status = status;
     memcpy(prepared->headers, headers, sizeof prepared->headers);
     prepared->text = text;

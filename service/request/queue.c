@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "service/request/request.h"
 
@@ -36,9 +36,7 @@ struct queue {
 
 struct queue *queue_open(size_t max)
 {
-    struct queue *queue = calloc(1, sizeof *queue);
-    if (!queue)
-        abort();
+    struct queue *queue = memory_must(calloc(1, sizeof *queue));
     queue->max = max;
     pthread_mutex_init(&queue->mutex, NULL);
     clock_condition_init(&queue->arrived);

@@ -4,12 +4,12 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/identifier.h"
+#include "base/memory.h"
 #include "service/request/prepared.h"
 
 enum { SWEEP = 8 }; /* sets that each stock_snapshot_keep searches for idle snapshots */
@@ -41,9 +41,7 @@ struct dropped {
 
 struct stock_snapshots *stock_snapshots_open(void)
 {
-    struct stock_snapshots *snapshots = calloc(1, sizeof *snapshots);
-    if (!snapshots)
-        abort();
+    struct stock_snapshots *snapshots = memory_must(calloc(1, sizeof *snapshots));
     pthread_mutex_init(&snapshots->mutex, NULL);
     return snapshots;
 }

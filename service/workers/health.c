@@ -10,10 +10,10 @@
 #include "service/workers/health.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/url.h"
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
@@ -457,9 +457,7 @@ static struct service_worker *open_probe(const struct probe_kind *kind, struct s
 
 struct health *health_start(struct service *service, char *error_out, size_t error_size)
 {
-    struct health *health = calloc(1, sizeof *health);
-    if (!health)
-        abort();
+    struct health *health = memory_must(calloc(1, sizeof *health));
     struct service_worker **probes = health->probes;
     probes[HEALTH_REDIS] = open_probe(&redis_probe, service, error_out, error_size);
     if (probes[HEALTH_REDIS])

@@ -2,8 +2,9 @@
 #include "sql/db/bulk.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 #ifdef MARIADB_CLIENT_STMT_BULK_OPERATIONS
 
@@ -59,9 +60,7 @@ static enum db_result failed(struct db *db, MYSQL_STMT *statement)
 static enum db_result prepare(struct bulk *bulk, struct db *db, const char *text, MYSQL_BIND *binds,
                               size_t row_size)
 {
-    MYSQL_STMT *statement = mysql_stmt_init(db->mysql);
-    if (!statement)
-        abort();
+    MYSQL_STMT *statement = memory_must(mysql_stmt_init(db->mysql));
     bulk->connection = db->stats.connects;
     if (mysql_stmt_prepare(statement, text, (unsigned long)strlen(text)) == 0 &&
         set_rows(statement, row_size, 1) &&

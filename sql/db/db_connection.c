@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/resolve.h"
 
 enum {
@@ -303,9 +304,7 @@ static int send_query(struct db *db, const char *text, size_t length)
     if (db->packet_size < head + length) {
         free(db->packet);
         db->packet_size = 2 * (head + length);
-        db->packet = malloc(db->packet_size);
-        if (!db->packet)
-            abort();
+        db->packet = memory_must(malloc(db->packet_size));
     }
     memcpy(db->packet, begin, head);
     memcpy(db->packet + head, text, length);

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 void sql_clear(struct sql_text *sql)
@@ -24,9 +24,7 @@ static char *sql_reserve(struct sql_text *sql, size_t more)
 {
     if (sql->length + more > sql->size) {
         size_t size = (sql->length + more) * 2 + 1024; /* doubled: soon it does not grow at all */
-        char *text = realloc(sql->text, size);
-        if (!text)
-            abort();
+        char *text = memory_must(realloc(sql->text, size));
         sql->text = text;
         sql->size = size;
     }

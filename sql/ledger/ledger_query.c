@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/memory.h"
 #include "sql/ledger/ledger.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
-    struct ledger *ledger = calloc(1, sizeof *ledger);
-    if (!ledger)
-        abort();
+    struct ledger *ledger = memory_must(calloc(1, sizeof *ledger));
     ledger->db = db_open(url, timeout_ms, error_out, error_size);
     if (!ledger->db) {
         free(ledger);

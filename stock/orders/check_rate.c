@@ -10,9 +10,9 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 enum {
@@ -80,9 +80,7 @@ struct rate *rate_open(const struct stock_rates *rates, bool cluster)
     if (!rates)
         return NULL;
     size_t buckets = cluster ? STOCK_RATE_BUCKETS : 1;
-    struct rate *rate = calloc(1, sizeof *rate + buckets * sizeof *rate->questions);
-    if (!rate)
-        abort();
+    struct rate *rate = memory_must(calloc(1, sizeof *rate + buckets * sizeof *rate->questions));
     rate->rates = rates;
     rate->buckets = buckets;
     for (size_t i = 0; i < buckets; i++)

@@ -7,9 +7,9 @@
 #include "stock/orders/orders.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "sql/orders/orders.h"
 
@@ -135,9 +135,7 @@ static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
     struct stock_order *repeats[STOCK_BATCH_MAX];
     struct ledger_record *wanted[STOCK_BATCH_MAX];
     size_t found = 0;
-    struct ledger_record *records = malloc(count * sizeof *records);
-    if (!records)
-        abort();
+    struct ledger_record *records = memory_must(malloc(count * sizeof *records));
     for (size_t i = 0; i < count; i++) {
         if (keys[i].order_id == 0)
             continue;

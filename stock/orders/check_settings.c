@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
@@ -242,9 +243,7 @@ static void refuse_by_limit(struct stock *stock, struct stock_order *order,
     if (order->outcome != STOCK_LIMIT)
         return;
     assert(!order->history); /* the caller cleared the order after its last try */
-    order->history = malloc(sizeof *order->history);
-    if (!order->history)
-        abort();
+    order->history = memory_must(malloc(sizeof *order->history));
     order->history->limit = limit_of(order);
     order->history->order_count = quota->order_count;
     memcpy(order->history->order_ids, quota->order_ids, sizeof quota->order_ids);

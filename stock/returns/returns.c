@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "stock/orders/orders.h"
 #include "stock/segment.h"
 #include "stock/stock.h"
@@ -438,9 +439,7 @@ struct returns returns_end(struct stock *stock, struct return_order *orders, siz
                            enum ledger_status to)
 {
     struct returns returns = {.moved = 0};
-    struct part *parts = calloc(count, sizeof *parts);
-    if (!parts)
-        abort();
+    struct part *parts = memory_must(calloc(count, sizeof *parts));
     assert(count > 0 && count <= LEDGER_RETURNS_MAX);
     size_t part_count = list_parts(stock, parts, orders, count, to);
     while (part_count > 0) {

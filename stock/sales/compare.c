@@ -3,9 +3,9 @@
 #include "stock/sales/sales.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
 #include "stock/sales/lock.h"
@@ -170,9 +170,7 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_l
 enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, int wait_ms,
                                         struct stock_report *report_out)
 {
-    struct sale_lock *locked = malloc(sizeof *locked);
-    if (!locked)
-        abort();
+    struct sale_lock *locked = memory_must(malloc(sizeof *locked));
     memset(report_out, 0, sizeof *report_out);
     stock_revalidate(stock);
     enum stock_admin_result result = sale_lock_acquire(stock, sku, wait_ms, locked);
