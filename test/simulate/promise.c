@@ -744,7 +744,8 @@ void promise_closed(const char *sku, int64_t since_ns, const struct process *pro
 /* There was no sale, then or a moment before. */
 static void check_unknown_sku(const struct given *given)
 {
-    if (sale_now(given->sku) && watched(given->sku)->absent_ns + grace_ns() < given->since_ns)
+    if (sale_now(given->sku) && watched(given->sku)->absent_ns + grace_ns() < given->since_ns &&
+        row_of_sale(given->sku)->committed_ns + grace_ns() < given->since_ns)
         promise_break("order %llu was refused for its sku %s, which was there",
                       (unsigned long long)given->order_id, given->sku);
 }
