@@ -120,7 +120,7 @@ static enum db_result lock_orders(struct ledger *ledger, const struct order_set 
     text_lock(&ledger->sql, set, question);
     enum db_result result = ledger_query(ledger);
     for (size_t i = 0; i < set->count; i++)
-        locked[i].mine = false;
+        locked[i].mine = locked[i].unnamed = false;
     for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
         size_t entry = order_set_find(set, ledger_u64(row[0]));
         if (entry < set->count) /* else it was not asked for */

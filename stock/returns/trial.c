@@ -19,7 +19,7 @@ struct trial trial_of(const struct stock *stock, struct stock_status_change *cha
     };
     assert(count > 0 && count <= STOCK_CHANGES_MAX);
     for (size_t i = 0; i < count; i++) {
-        changes[i].moved = changes[i].told = changes[i].doubt = false;
+        changes[i].moved = changes[i].told = changes[i].doubt = changes[i].payment.unnamed = false;
         changes[i].payment.state = LEDGER_PAYMENT_NONE;
         trial.open[i] = &changes[i];
     }
