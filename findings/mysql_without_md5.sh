@@ -4,8 +4,7 @@
 # A new server answers error 1305, "FUNCTION ... does not exist", as for a misspelt name, to MD5(),
 # SHA1() and SHA(), which MariaDB and MySQL 8 have; SHA2() is there. Whoever shortens idempotency
 # keys by MD5(), has a generated column of it, or fills tables by SHA1(n), meets that at the
-# upgrade, in the middle of a migration. An administrator can have them back as a component, if the package
-# ships it.
+# upgrade, in the middle of a migration.
 #
 # Seen on 2026-11-29:
 #
