@@ -380,7 +380,7 @@ def webhook_failing(scene):
 
 @case("SeckillWebhookUndelivered")
 def webhook_undelivered(scene):
-    return webhook(scene, "url=url;INSERT INTO webhook_undelivered SET webhook='w',id='evt_0_1',"
+    return webhook(scene, "url=url;INSERT INTO webhook_undelivered SET webhook='erp',id='evt_0_1',"
                           "events=1,answer='500 ',body='{}',failing_since=UTC_TIMESTAMP(3),"
                           "given_up_at=UTC_TIMESTAMP(3)")
 
