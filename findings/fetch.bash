@@ -155,3 +155,22 @@ mariadb_start() {
 sql() {
     run "$mariadb_of" usr/bin/mariadb --no-defaults -uroot -S "$temp/$1/s" -N -B shop -e "$2"
 }
+
+# mysql_start FOLDER: a private MySQL of $temp/FOLDER. Root logs in at $temp/s without a password.
+mysql_start() {
+    local share=$temp/$1/usr/share/mysql
+    local base=(--no-defaults "--datadir=$temp/data" "--lc-messages-dir=$share" --user="$(id -un)"
+        "--character-sets-dir=$share/charsets" "--plugin-dir=$temp/$1/usr/lib/mysql/plugin"
+        --innodb-buffer-pool-size=32M --secure-file-priv=NULL --skip-log-bin)
+    run "$1" usr/sbin/mysqld "${base[@]}" --initialize-insecure >"$temp/made" 2>&1 ||
+        cannot_run "no data folder: $(tail -n 1 "$temp/made")"
+    spawn "$temp/log" "$1" usr/sbin/mysqld "${base[@]}" --skip-networking --loose-mysqlx=OFF \
+        --socket="$temp/s"
+    mysql_of=$1
+    wait_for mysql 'SELECT 1'
+}
+
+# mysql STATEMENT: its rows without headings, in the database mysql.
+mysql() {
+    run "$mysql_of" usr/bin/mysql --no-defaults -uroot -S "$temp/s" -N -B mysql -e "$1"
+}

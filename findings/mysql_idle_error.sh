@@ -34,18 +34,7 @@ echo "$(sql m 'SELECT VERSION()'): errors $seen"
 kill_now "$spawned"
 
 fetch mysql sid mysql-server-core=9.7.4-2 mysql-client-core=9.7.4-2
-share=$temp/mysql/usr/share/mysql
-options=(--no-defaults "--datadir=$temp/data" "--lc-messages-dir=$share" --user="$(id -un)"
-    "--character-sets-dir=$share/charsets" "--plugin-dir=$temp/mysql/usr/lib/mysql/plugin"
-    --innodb-buffer-pool-size=32M --secure-file-priv=NULL --skip-log-bin)
-run mysql usr/sbin/mysqld "${options[@]}" --initialize-insecure >"$temp/made" 2>&1 ||
-    cannot_run "no data folder: $(tail -n 1 "$temp/made")"
-spawn "$temp/log" mysql usr/sbin/mysqld "${options[@]}" --skip-networking --loose-mysqlx=OFF \
-    --socket="$temp/s"
-ask() {
-    run mysql usr/bin/mysql --no-defaults -uroot -S "$temp/s" -N -e "$1"
-}
-wait_for ask 'SELECT 1'
+mysql_start mysql
 seen=$(ask_after_pause mysql usr/bin/mysql "$temp/s" || true)
-echo "$(ask 'SELECT VERSION()'): errors $seen"
+echo "$(mysql 'SELECT VERSION()'): errors $seen"
 require 'MySQL' '4031 2013' "$seen"
