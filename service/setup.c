@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/url.h"
 #include "lua/tls.h"
 #include "service/log/log.h"
@@ -19,9 +19,7 @@ enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
 static bool check_files(const char *option, const char *urls)
 {
     bool good = true;
-    char *list = strdup(urls), *rest = NULL;
-    if (!list)
-        abort(); /* at start, with nothing to lose */
+    char *list = memory_must(strdup(urls)), *rest = NULL;
     for (char *one = strtok_r(list, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) {
         struct url url;
         char why[ERROR_MAX];

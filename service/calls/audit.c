@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "base/memory.h"
 #include "service/request/faults.h"
 #include "service/request/order_id.h"
 #include "sql/ledger/ledger.h"
@@ -154,10 +155,8 @@ static bool add_users(struct call_worker *worker, const struct request_call *ask
 /* Allocates the audit: with a row per segment it is too large for a thread's stack. */
 static void audit_sale(struct call_worker *worker, struct request *request)
 {
-    struct stock_audit *audit = malloc(sizeof *audit);
+    struct stock_audit *audit = memory_must(malloc(sizeof *audit));
     int64_t asked_ms = synced_clock_ms(&worker->service->clock);
-    if (!audit)
-        abort();
     enum stock_admin_result result = stock_audit(worker->stock, request->call.sku, audit);
     json_t *page = result == STOCK_ADMIN_OK ? audit_json(audit, asked_ms) : NULL;
     if (page && add_users(worker, &request->call, &audit->sale, page))

@@ -177,10 +177,8 @@ static json_t *payments_json(const struct ledger_payment_row *rows, size_t count
 static void page_payments(struct call_worker *worker, struct request *request)
 {
     struct request_call *asked = &request->call;
-    struct ledger_payment_row *rows = calloc(asked->limit, sizeof *rows);
+    struct ledger_payment_row *rows = memory_must(calloc(asked->limit, sizeof *rows));
     size_t count = 0;
-    if (!rows)
-        abort();
     if (ledger_payments_list(stock_ledger(worker->stock), &asked->payments, &asked->place,
                              asked->limit, rows, &count) != LEDGER_OK)
         answer_problem(&request->answer, faults_problem(worker->stock));
@@ -219,9 +217,7 @@ enum call_start call_list_payments(struct request *request, const struct call *c
 
 static json_t *page_json(const struct ledger_sale *sales, size_t count, bool full)
 {
-    json_t *list = json_array();
-    if (!list)
-        abort();
+    json_t *list = memory_must(json_array());
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, sale_json(&sales[i]));
     json_t *page = json_pack("{s:o}", "sales", list);

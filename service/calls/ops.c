@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live.h"
 #include "service/metrics/metrics.h"
@@ -76,9 +77,7 @@ static struct prepared *make_metrics_page(struct service *service, int64_t now_n
 {
     char *text = NULL;
     size_t length = 0;
-    FILE *page = open_memstream(&text, &length);
-    if (!page)
-        abort();
+    FILE *page = memory_must(open_memstream(&text, &length));
     gauges_print(service, now_ns, page);
     metrics_print(page);
     if (fclose(page) != 0)

@@ -6,10 +6,10 @@
 #include "service/calls/calls.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
 #include "service/request/order_answer.h"
@@ -46,9 +46,8 @@ static void answer_found(struct call_worker *worker, struct request *request,
 static void work_get(struct call_worker *worker, struct request **requests, size_t count)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
-    struct ledger_record *found = malloc(count * sizeof *found), *records[CALL_BATCH_MAX];
-    if (!found)
-        abort();
+    struct ledger_record *found = memory_must(malloc(count * sizeof *found));
+    struct ledger_record *records[CALL_BATCH_MAX];
     for (size_t i = 0; i < count; i++) {
         records[i] = &found[i];
         found[i].order_id = requests[i]->call.order_id;
@@ -203,10 +202,8 @@ static void fill_change(struct stock_status_change *change, const struct request
 static void work_state(struct call_worker *worker, struct request **requests, size_t count,
                        const struct state_work *work)
 {
-    struct stock_status_change *changes = malloc(count * sizeof *changes);
+    struct stock_status_change *changes = memory_must(malloc(count * sizeof *changes));
     int64_t now_ms = synced_clock_ms(&worker->service->clock);
-    if (!changes)
-        abort();
     for (size_t i = 0; i < count; i++)
         fill_change(&changes[i], &requests[i]->call, now_ms);
     work->change(worker->stock, changes, count, TURN_MS);

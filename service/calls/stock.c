@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
@@ -46,10 +47,8 @@ static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
                              "round", (int)sale->round, "total", (int)sale->total, "sold",
                              (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(head, &sale->settings);
-    char *text = json_dumps(head, JSON_COMPACT);
+    char *text = memory_must(json_dumps(head, JSON_COMPACT));
     json_decref(head);
-    if (!text)
-        abort();
     return text;
 }
 
@@ -61,10 +60,8 @@ static char *stock_text(const struct ledger_sale *sale, const struct ledger_segm
     enum { SEGMENT_SIZE = sizeof names + 4 * DECIMAL_DIGITS_MAX, TAIL_SIZE = 32 };
     char *head = head_text(sale, as_of_ms);
     size_t length = strlen(head);
-    char *text = realloc(head, length + count * SEGMENT_SIZE + TAIL_SIZE);
+    char *text = memory_must(realloc(head, length + count * SEGMENT_SIZE + TAIL_SIZE));
     assert(count > 0);
-    if (!text)
-        abort();
     char *at = stpcpy(text + length - 1, ",\"segments\":["); /* over the last brace */
     for (size_t i = 0; i < count; i++)
         at = put_segment(at, &rows[i]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "lua/command.h"
 #include "service/live/live_group.h"
 #include "sql/ledger/ledger.h"
@@ -24,9 +25,8 @@ struct admin_actions {
 
 struct admin_actions *admin_actions_open(void)
 {
-    struct admin_actions *actions = calloc(1, sizeof *actions);
-    if (!actions || !(actions->unsent = json_array()))
-        abort();
+    struct admin_actions *actions = memory_must(calloc(1, sizeof *actions));
+    actions->unsent = memory_must(json_array());
     pthread_mutex_init(&actions->mutex, NULL);
     return actions;
 }
@@ -69,10 +69,8 @@ void admin_actions_note(struct admin_actions *actions, const struct admin_action
 static json_t *copy_unsent(struct admin_actions *actions)
 {
     pthread_mutex_lock(&actions->mutex);
-    json_t *copy = json_deep_copy(actions->unsent);
+    json_t *copy = memory_must(json_deep_copy(actions->unsent));
     pthread_mutex_unlock(&actions->mutex);
-    if (!copy)
-        abort();
     return copy;
 }
 
@@ -97,8 +95,7 @@ void admin_actions_flush(struct admin_actions *actions, struct redis *redis)
     size_t count = json_array_size(unsent);
     bool sent = count > 0;
     for (size_t i = 0; i < count; i++) {
-        if (!(texts[i] = json_dumps(json_array_get(unsent, i), JSON_COMPACT)))
-            abort();
+        texts[i] = memory_must(json_dumps(json_array_get(unsent, i), JSON_COMPACT));
         commands[i] = (struct command){.argc = 3, .argv = {"LPUSH", list_key, texts[i]}};
     }
     commands[count] = (struct command){.argc = 4, .argv = {"LTRIM", list_key, "0", "99"}};

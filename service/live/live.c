@@ -76,9 +76,7 @@ static json_t *text_json(const char *text)
 {
     char *clean = memory_must(strdup(text));
     clean_text(clean);
-    json_t *string = json_string(clean);
-    if (!string)
-        abort();
+    json_t *string = memory_must(json_string(clean));
     free(clean);
     return string;
 }
@@ -201,10 +199,7 @@ static json_t *refunds_json(const struct live *live)
 
 static char *dump(const json_t *object)
 {
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    if (!text)
-        abort();
-    return text;
+    return memory_must(json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(10)));
 }
 
 static void publish(struct live *live, json_t *own, int64_t now_ms)

@@ -70,9 +70,8 @@ struct live_sales {
 
 struct live_sales *live_sales_open(bool with_redis)
 {
-    struct live_sales *sales = calloc(1, sizeof *sales);
-    if (!sales || !(sales->known = calloc(SALES_MAX, sizeof *sales->known)))
-        abort();
+    struct live_sales *sales = memory_must(calloc(1, sizeof *sales));
+    sales->known = memory_must(calloc(SALES_MAX, sizeof *sales->known));
     sales->with_redis = with_redis;
     pthread_mutex_init(&sales->mutex, NULL);
     return sales;
@@ -423,11 +422,9 @@ static void note_answers(const struct asked *asked, const struct command *answer
 
 static bool run_pipeline(struct live_sales *sales, struct redis *redis)
 {
-    struct command *commands = calloc(2 * LIVE_SEGMENTS_ALL, sizeof *commands);
-    struct asked *asked = calloc(LIVE_SEGMENTS_ALL, sizeof *asked);
+    struct command *commands = memory_must(calloc(2 * LIVE_SEGMENTS_ALL, sizeof *commands));
+    struct asked *asked = memory_must(calloc(LIVE_SEGMENTS_ALL, sizeof *asked));
     bool answered = true;
-    if (!commands || !asked)
-        abort();
     size_t count = post_segments(sales, asked, commands);
     if (count > 0)
         command_run(redis, commands, 2 * count);

@@ -131,10 +131,8 @@ char *answer_begin(struct answer *answer, unsigned status, const char *content_t
 
 void answer_json(struct answer *answer, unsigned status, struct json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT);
+    char *text = memory_must(json_dumps(value, JSON_COMPACT));
     json_decref(value);
-    if (!text)
-        abort();
     size_t length = strlen(text);
     text[length] = '\n'; /* in the place of the NUL: answers carry their length */
     answer_text(answer, status, "application/json", text, length + 1);

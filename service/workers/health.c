@@ -226,11 +226,9 @@ static bool ask_masters(struct probe *probe, struct redis *redis)
     size_t count = cluster_masters(cluster);
     if (count == 0)
         return false;
-    struct master *masters = calloc(count, sizeof *masters);
-    struct script_call *calls = calloc(count, sizeof *calls);
+    struct master *masters = memory_must(calloc(count, sizeof *masters));
+    struct script_call *calls = memory_must(calloc(count, sizeof *calls));
     char down[sizeof probe->down];
-    if (!masters || !calls)
-        abort();
     for (size_t i = 0; i < count; i++) {
         snprintf(masters[i].place, URL_PLACE_SIZE, "%s", redis_place(cluster_master(cluster, i)));
         cluster_master_key(cluster, i, STOCK_PREFIX "health:", masters[i].key);

@@ -52,9 +52,7 @@ static void note_found(const struct ledger_sale *row, void *context)
  * when the ledger cannot be asked, a sale's row makes no sense, or the cache is full. */
 static bool learn_sales(struct stock *stock, const char *const *skus, size_t count)
 {
-    struct finding finding = {.rows = calloc(count, sizeof *finding.rows)};
-    if (!finding.rows)
-        abort();
+    struct finding finding = {.rows = memory_must(calloc(count, sizeof *finding.rows))};
     enum ledger_result result = ledger_sales_find(stock->ledger, skus, count, note_found, &finding);
     bool good = result == LEDGER_OK || result == LEDGER_DAMAGED;
     uint64_t connection = ledger_connection(stock->ledger);

@@ -9,9 +9,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/url.h"
 
 /* Differs from the segments' own locks, whose server may be one of the redlock servers. */
@@ -86,10 +86,9 @@ bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size)
     if (!name || strcmp(name, "redis") == 0)
         return true;
     assert(!stock->guard_lock);
-    stock->guard_lock = calloc(1, sizeof *stock->guard_lock);
-    char *text = strdup(stock->options.lock_servers ? stock->options.lock_servers : "");
-    if (!stock->guard_lock || !text)
-        abort();
+    stock->guard_lock = memory_must(calloc(1, sizeof *stock->guard_lock));
+    char *text =
+        memory_must(strdup(stock->options.lock_servers ? stock->options.lock_servers : ""));
     const struct kind *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, name) == 0)

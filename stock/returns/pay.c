@@ -9,9 +9,9 @@
  * there already: the transaction moves it from expired to paid, and writes the payment. What the
  * ledger has said before decides nothing: the commit takes only an order that is expired then, and
  * no known payment. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "stock/returns/trial.h"
 #include "stock/stock_core.h"
 
@@ -110,9 +110,8 @@ static void read_order(struct stock_status_change *change, struct stock_order *o
 static void take_units(struct stock *stock, const struct trial *trial)
 {
     size_t most = stock_batch_max(stock), count = trial->open_count;
-    struct stock_order *orders = malloc(count * sizeof *orders), *list[STOCK_CHANGES_MAX];
-    if (!orders)
-        abort();
+    struct stock_order *orders = memory_must(malloc(count * sizeof *orders));
+    struct stock_order *list[STOCK_CHANGES_MAX];
     for (size_t i = 0; i < count; i++) {
         fill_order(&orders[i], trial->open[i]);
         list[i] = &orders[i];

@@ -3,8 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 enum { TRIES_MAX = 5 }; /* tries after concurrent changes or unanswered commits */
 
@@ -135,10 +136,8 @@ enum stock_admin_result sale_change_result(struct sale_change *change, enum ledg
 enum stock_admin_result sale_change_run(struct stock *stock, struct sale_change *change)
 {
     enum stock_admin_result result = STOCK_ADMIN_BUSY;
-    struct sale_lock *locked = malloc(sizeof *locked);
+    struct sale_lock *locked = memory_must(malloc(sizeof *locked));
     bool doubt = false;
-    if (!locked)
-        abort();
     stock_revalidate(stock);
     change->again = true;
     for (int tries = 0; tries < TRIES_MAX && change->again; tries++) {
