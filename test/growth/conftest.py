@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import pytest
 
 from examined import Examined
 from harness.daemon import STEADY, Daemon
-from harness.processes import ROOT, server_folder
-from harness.servers import MariaServer, RedisServer
-from harness.stack import Stack
+from harness.processes import ROOT
+from harness.stack import PrivateStack
 from ledger import SERVER, fill
 
 MANY = 64  # elements at once
@@ -39,6 +37,12 @@ class Shop:
     def orders(self, count=MANY, sku="demo"):
         return self.each(lambda _: self.order(sku), range(count))
 
+    def paid(self, count):
+        """The ids of new orders, each paid by a-ID."""
+        ids = self.orders(count)
+        self.each(lambda order: self.daemon.pay(order, f"a-{order}"), ids)
+        return ids
+
     def each(self, call, items, good=(200, 201)):
         """Makes the calls at once; returns what they return. Answers must have a good status."""
         with ThreadPoolExecutor(MANY) as pool:
@@ -53,30 +57,15 @@ class Shop:
         return response
 
 
-def make_stack(folder):
-    servers = []
-    for kind, name, options in ((RedisServer, "redis", ()), (MariaServer, "maria", SERVER)):
-        (folder / name).mkdir()
-        servers.append(kind(folder / name, *options))
-        servers[-1].start()
-    return Stack(servers[0].url, servers[1].url, *servers).clean()
-
-
 @pytest.fixture(scope="session")
 def great(template, tmp_path_factory):
     """The servers, with the great ledger."""
-    folder = Path(server_folder())
-    stack = make_stack(folder)
-    try:
+    with PrivateStack(*SERVER) as stack:
         with Daemon(stack, tmp_path_factory.mktemp("fill"), [], **STEADY) as daemon:
             daemon.reset("past", total=1000, segments=20)
             daemon.reset("limited", total=100_000, segments=20, per_user_limit=5)
         fill(stack.ledger)
         yield stack
-    finally:
-        for server in (stack.redis_server, stack.maria_server):
-            server.close()
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

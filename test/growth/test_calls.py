@@ -17,6 +17,8 @@ IDLE = 150  # what is read beside a call, and a little more
 PIECE = 1000  # payments that a filtered list reads, each with its order
 SCAN = 10_000  # orders that one reads, or an audit adds up
 TIMES = (1, MANY)
+PLAIN = {1: IDLE, MANY: 20}  # the bound of each call that moves no units
+MOVES = {1: 400, MANY: 60}  # and of each that does
 
 
 @pytest.mark.parametrize("sku", ("demo", "limited", "past"))
@@ -24,7 +26,7 @@ TIMES = (1, MANY)
 @pytest.mark.parametrize("keyed", (False, True))
 def test_new_order(shop, sku, count, keyed):
     key = "with a key" if keyed else "without a key"
-    shop.check(f"`POST /order` of `{sku}`, {key}", IDLE if count == 1 else 20,
+    shop.check(f"`POST /order` of `{sku}`, {key}", PLAIN[count],
                lambda _: shop.each(lambda _: shop.order(sku, key=shop.new("k") if keyed else None),
                                    range(count)), count=count)
 
@@ -38,7 +40,7 @@ def test_repeated_order(shop, count):
         keys = [shop.new("again") for _ in range(count)]
         shop.each(order, keys)
         return keys
-    shop.check("`POST /order`, a repeated key", IDLE if count == 1 else 20,
+    shop.check("`POST /order`, a repeated key", PLAIN[count],
                lambda keys: shop.each(order, keys), prepare, count)
 
 
@@ -46,7 +48,7 @@ def test_repeated_order(shop, count):
 @pytest.mark.parametrize("named", (False, True))
 def test_payment(shop, count, named):
     shop.check(f"`POST /order/{{id}}/pay` {'with' if named else 'without'} a name",
-               IDLE if count == 1 else 20,
+               PLAIN[count],
                lambda ids: shop.each(lambda i: shop.daemon.pay(i, named and f"p-{i}"), ids),
                lambda: shop.orders(count), count)
 
@@ -56,7 +58,7 @@ def test_late_payment(shop, count):
     """Of orders that have expired and have a payment that is due: units are taken again."""
     def expired():
         return [FIRST_ID + 5 * next(shop.numbers) + 4 for _ in range(count)]
-    shop.check("`POST /order/{id}/pay`, late", 400 if count == 1 else 60,
+    shop.check("`POST /order/{id}/pay`, late", MOVES[count],
                lambda ids: shop.each(lambda i: shop.daemon.pay(i, f"late-{i}"), ids),
                expired, count)
 
@@ -64,37 +66,37 @@ def test_late_payment(shop, count):
 @pytest.mark.parametrize("count", TIMES)
 def test_second_payment(shop, count):
     """Each is due for refund."""
-    def paid():
-        ids = shop.orders(count)
-        shop.each(lambda i: shop.daemon.pay(i, f"a-{i}"), ids)
-        return ids
-    shop.check("`POST /order/{id}/pay`, a second one", IDLE if count == 1 else 20,
-               lambda ids: shop.each(lambda i: shop.daemon.pay(i, f"b-{i}"), ids, (409,)), paid,
-               count)
+    shop.check("`POST /order/{id}/pay`, a second one", PLAIN[count],
+               lambda ids: shop.each(lambda i: shop.daemon.pay(i, f"b-{i}"), ids, (409,)),
+               lambda: shop.paid(count), count)
 
 
 @pytest.mark.parametrize("count", TIMES)
 def test_refund_of_what_is_due(shop, count):
     def due():
         return [5 * next(shop.numbers) + 4 for _ in range(count)]
-    shop.check("`POST /order/{id}/refund` of what is due", IDLE if count == 1 else 20,
+    shop.check("`POST /order/{id}/refund` of what is due", PLAIN[count],
                lambda ns: shop.each(lambda n: shop.daemon.refund(FIRST_ID + n, f"pay-{n}"), ns),
                due, count)
 
 
 @pytest.mark.parametrize("count", TIMES)
 def test_refund_of_a_paid_order(shop, count):
-    def paid():
-        ids = shop.orders(count)
-        shop.each(lambda i: shop.daemon.pay(i, f"a-{i}"), ids)
-        return ids
-    shop.check("`POST /order/{id}/refund` of what pays", 400 if count == 1 else 60,
-               lambda ids: shop.each(lambda i: shop.daemon.refund(i, f"a-{i}"), ids), paid, count)
+    shop.check("`POST /order/{id}/refund` of what pays", MOVES[count],
+               lambda ids: shop.each(lambda i: shop.daemon.refund(i, f"a-{i}"), ids),
+               lambda: shop.paid(count), count)
+
+
+@pytest.mark.parametrize("count", TIMES)
+def test_payment_that_fails(shop, count):
+    shop.check("`POST /order/{id}/unpay`", MOVES[count],
+               lambda ids: shop.each(lambda i: shop.daemon.unpay(i, f"a-{i}"), ids),
+               lambda: shop.paid(count), count)
 
 
 @pytest.mark.parametrize("count", TIMES)
 def test_cancel(shop, count):
-    shop.check("`POST /order/{id}/cancel`", 400 if count == 1 else 60,
+    shop.check("`POST /order/{id}/cancel`", MOVES[count],
                lambda ids: shop.each(shop.daemon.cancel, ids), lambda: shop.orders(count), count)
 
 
@@ -103,13 +105,13 @@ def test_extension(shop, count):
     def extend(order_id):
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 7200))
         return shop.daemon.extend(order_id, until)
-    shop.check("`POST /order/{id}/extend`", IDLE if count == 1 else 20,
+    shop.check("`POST /order/{id}/extend`", PLAIN[count],
                lambda ids: shop.each(extend, ids), lambda: shop.orders(count), count)
 
 
 @pytest.mark.parametrize("count", TIMES)
 def test_look_up(shop, count):
-    shop.check("`GET /order/{id}`", IDLE if count == 1 else 20,
+    shop.check("`GET /order/{id}`", PLAIN[count],
                lambda _: shop.each(lambda n: shop.daemon.get(f"/order/{FIRST_ID + n}"),
                                    range(count)), count=count)
 

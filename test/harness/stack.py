@@ -46,20 +46,21 @@ class Stack:
 
 
 class PrivateStack:
-    """Context manager: servers of one test, which may kill them. `clock` is for Redis."""
+    """Context manager: servers of one test, which may kill them. `clock` is for Redis, the options
+    for MariaDB."""
 
-    def __init__(self, clock=None):
-        self.clock = clock
+    def __init__(self, *maria_options, clock=None):
+        self.maria_options, self.clock = maria_options, clock
 
     def __enter__(self):
         self.directory = server_folder()
         self.servers = []
         try:
-            for kind, name in ((RedisServer, "redis"), (MariaServer, "maria")):
+            for name, make in (("redis", lambda path: RedisServer(path, self.clock)),
+                               ("maria", lambda path: MariaServer(path, *self.maria_options))):
                 path = Path(self.directory, name)
                 path.mkdir()
-                self.servers.append(RedisServer(path, self.clock) if kind is RedisServer
-                                    else kind(path))
+                self.servers.append(make(path))
                 self.servers[-1].start(wait=False)
             for server in self.servers:
                 server.wait_answers()
