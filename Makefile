@@ -167,7 +167,7 @@ lock_headers := lock/seclock.h lock/seclock_value.h
 
 all: $(daemon) $(control) $(load_tools) $(recorder) seclock
 	@:
-tests: all $(tests) $(lock_tests) $(simulate_tests) $(BUILD)/test/shifted_clock.so
+tests: all $(tests) $(lock_tests) $(simulate_tests) $(BUILD)/test/shifted_clock.so fuzz-targets
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)

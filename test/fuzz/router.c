@@ -52,7 +52,7 @@ static void check_tail(const struct route *route, const struct route_path *path)
 {
     size_t head = route_tail(route);
     assert(head <= strlen(path->text) && path->plain_head >= head);
-    if (!route->prefix)
+    if (route->path[head] != '{' && route->path[head - 1] != '/')
         return;
     const char *tail = path->text + head;
     size_t length = strcspn(tail, "/");
