@@ -62,7 +62,10 @@ static const struct command commands[] = {
      PODS_ITSELF, "writes all orders as CSV, or as lines of JSON", export_run},
     {"events", "tail [SKU]", 1, 2, OPTION(AFTER) | OPTION(FROM_OLDEST), PODS_ITSELF,
      "follows what happens to orders and sales, until Ctrl-C", events_run},
-    {"webhooks", "list|show|add|rotate|test|replay|pause|resume|remove [NAME [URL]]", 1, 3,
+    {"webhooks",
+     "list|show|add|rotate|test|replay|pause|resume|undelivered|retry|discard|remove"
+     " [NAME [URL|ID]]",
+     1, 3,
      OPTION(TYPE) | OPTION(SKU) | OPTION(BATCH) | OPTION(CONCURRENCY) | OPTION(AFTER) | OPTION(YES),
      PODS_ITSELF, "steers who is sent events", webhooks_run},
     {"reconcile", "SKU", 1, 1, 0, PODS_OF_SKU, "compares Redis with the ledger, and corrects it",

@@ -267,6 +267,55 @@ static int replay(struct context *context)
     return status;
 }
 
+/* The requests that the receiver refuses. */
+static int list_undelivered(struct context *context)
+{
+    static const struct column columns[] = {
+        {"id", "id", CELL_TEXT},
+        {"events", "events", CELL_NUMBER},
+        {"failing since", "failing_since", CELL_TEXT},
+        {"given up at", "given_up_at", CELL_TEXT},
+        {"last answer", "last_answer", CELL_TEXT},
+    };
+    char path[PATH_SIZE];
+    struct reply reply;
+    write_path(context, "/undelivered", path);
+    int status = answer_get(context, path, &reply);
+    if (status == EX_OK && has_option(context, OPTION_JSON))
+        answer_print(context, reply.json);
+    else if (status == EX_OK)
+        TABLE_PRINT(columns, json_object_get(reply.json, "undelivered"));
+    reply_free(&reply);
+    return status;
+}
+
+/* Makes the call on the request that was given up and that the third argument names. */
+static int settle(struct context *context, const char *call)
+{
+    struct reply reply;
+    json_t *body = json_pack("{s:s}", "id", argument(context, 3));
+    if (!body)
+        return REFUSE(EX_USAGE, "a text is not in UTF-8");
+    int status = call_webhook(context, "POST", call, body, &reply);
+    if (reply.repeated && strcmp(reply.code, "unknown_undelivered") == 0)
+        say("the first try has done it, if the id is right");
+    reply_free(&reply);
+    json_decref(body);
+    return status;
+}
+
+static int replay_undelivered(struct context *context)
+{
+    return settle(context, "/undelivered/replay");
+}
+
+static int discard_undelivered(struct context *context)
+{
+    int status = CONFIRM(context, "forgets the request %s, which %s has not got",
+                         argument(context, 3), argument(context, 2));
+    return status == EX_OK ? settle(context, "/undelivered/discard") : status;
+}
+
 static int remove_webhook(struct context *context)
 {
     struct reply reply;
@@ -297,6 +346,9 @@ static const struct action {
     {"replay", " NAME --after ID", 2, OPTION(AFTER), .run = replay},
     {"pause", " NAME", 2, .method = "POST", .call = "/pause"},
     {"resume", " NAME", 2, .method = "POST", .call = "/resume"},
+    {"undelivered", " NAME", 2, .run = list_undelivered},
+    {"retry", " NAME ID", 3, .run = replay_undelivered},
+    {"discard", " NAME ID", 3, OPTION(YES), .run = discard_undelivered},
     {"remove", " NAME", 2, OPTION(YES), .run = remove_webhook},
 };
 

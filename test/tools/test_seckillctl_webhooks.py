@@ -103,6 +103,51 @@ def test_replay_sends_again(aimed, daemon, receiver):
     assert re.search(r"--after \d+", aimed("webhooks replay erp --after 0", DATAERR).stderr)
 
 
+def test_what_a_receiver_refuses_is_retried_or_discarded(aimed, daemon, receiver):
+    receiver.answer = lambda delivery: (422, {})
+    put = daemon.admin("PUT", "/admin/webhooks/erp", {
+        "url": receiver.url, "give_up_s": 1, "types": ["order.accepted"]})
+    assert put.status == 201
+    assert aimed.rows("webhooks undelivered erp") == []
+    daemon.reset("demo", 10, 2)
+    order = daemon.order().json()["order_id"]
+
+    def given_up():
+        return [row for row in aimed.rows("webhooks undelivered erp") if row["given up at"] != "-"]
+    wait_until(given_up, "a request to be given up")
+    row = given_up()[0]
+    line = f"erp {row['id']}"
+    assert row["last answer"].startswith("422") and row["events"] == "1"
+    shown, = [entry for entry in aimed.json("webhooks undelivered erp")["undelivered"]
+              if entry["id"] == row["id"]]
+    assert shown["body"]["subject"] == order
+    sent = len(receiver.deliveries)
+    assert aimed.json(f"webhooks retry {line}")["name"] == "erp"
+    wait_until(lambda: row["id"] in [one.id for one in receiver.deliveries[sent:]], "the retry")
+    wait_until(lambda: row["id"] in [one["id"] for one in given_up()], "it to be given up again")
+    status, asked = aimed.type(f"webhooks discard {line}", ("[y/N]", "n\n"))
+    assert status == REFUSED and row["id"] in asked and "erp has not got" in asked
+    aimed(f"webhooks discard {line}", USAGE)
+    assert aimed.json(f"webhooks discard {line} --yes")["name"] == "erp"
+    for action in ("retry", "discard --yes"):
+        refused = aimed(f"webhooks {action} {line}", NOINPUT).stderr
+        assert "unknown_undelivered" in refused and "first try" not in refused
+    assert "unknown_webhook" in aimed("webhooks undelivered other", NOINPUT).stderr
+    assert "invalid_request" in aimed("webhooks retry erp a/b", DATAERR).stderr
+
+
+@pytest.mark.parametrize("action", ["retry", "discard --yes"])
+def test_lost_answer_may_have_settled_a_request(ctl, action):
+    seen = []
+
+    def answer(head):
+        seen.append(head.split()[0])
+        return None if len(seen) == 1 else (404, b'{"code": "unknown_undelivered"}')
+    with impostor(ctl, answer):
+        assert "the first try" in ctl(f"webhooks {action} erp evt_0_1", NOINPUT).stderr
+    assert seen == ["POST", "POST"]
+
+
 def test_test_that_fails_has_a_status_of_its_own(aimed, receiver):
     receiver.answer = lambda delivery: (500, {})
     aimed(f"webhooks add erp {receiver.url}")
@@ -113,7 +158,8 @@ def test_test_that_fails_has_a_status_of_its_own(aimed, receiver):
     "webhooks", "webhooks fly", "webhooks list erp", "webhooks show", "webhooks add erp",
     "webhooks show a/b", "webhooks show erp https://x/", "webhooks show erp --type order.paid",
     "webhooks add erp https://x/ --batch 1001", "webhooks add erp https://x/ --concurrency 0",
-    "webhooks replay erp --after x", "webhooks pause erp --yes",
+    "webhooks replay erp --after x", "webhooks pause erp --yes", "webhooks retry erp",
+    "webhooks discard erp --yes", "webhooks undelivered", "webhooks undelivered erp evt_0_1",
     "webhooks add erp https://x/" + " --sku s" * 129])
 def test_wrong_usage(ctl, line):
     ctl(line, USAGE)
