@@ -195,16 +195,32 @@ def test_changes_and_retirement_of_a_sale(shop):
                                      [sku]), made)
 
 
+ASIDE = 256  # requests that a webhook may have undelivered
+UNDELIVERED = """
+INSERT INTO webhook_undelivered(webhook,id,events,failing_since,given_up_at,answer,body)
+  WITH RECURSIVE n AS(SELECT 0 n UNION ALL SELECT n+1 FROM n WHERE n<255)
+  SELECT w,CONCAT('evt_0_',n),1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),'500','{}'
+    FROM n JOIN(SELECT 'w' w UNION ALL SELECT CONCAT('w-',n)FROM n WHERE n<63)ws
+"""
+
+
 def test_webhooks(shop):
     def call(method, path, body=None):
         response = shop.daemon.admin(method, f"/admin/webhooks/w{path}", body)
         assert response.status in (200, 201), response
+
+    def check(method, path, body=None, bound=IDLE + 100, prepare=lambda: None):
+        shop.check(f"`{method} /admin/webhooks/{{name}}{path}`", bound,
+                   lambda _: call(method, path, body), prepare)
     with Receiver() as receiver:
-        for method, path, body in (("PUT", "", {"url": receiver.url}), ("GET", "", None),
-                                   ("POST", "/pause", None), ("POST", "/resume", None),
-                                   ("POST", "/test", None)):
-            shop.check(f"`{method} /admin/webhooks/{{name}}{path}`", IDLE + 100,
-                       lambda _, method=method, path=path, body=body: call(method, path, body))
-        shop.check("`DELETE /admin/webhooks/{name}`", IDLE + 100,
-                   lambda _: call("DELETE", ""),
-                   lambda: call("PUT", "", {"url": receiver.url}))
+        check("PUT", "", {"url": receiver.url})
+        for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"),
+                             ("POST", "/test")):
+            check(method, path)
+        call("POST", "/pause")
+        shop.stack.ledger.run(UNDELIVERED)
+        check("GET", "/undelivered", bound=IDLE + 4 * ASIDE)
+        for n, settle in enumerate(("replay", "discard")):
+            check("POST", f"/undelivered/{settle}", {"id": f"evt_0_{n}"}, IDLE + 8 * ASIDE)
+        check("DELETE", "", bound=IDLE + 4 * ASIDE,
+              prepare=lambda: call("PUT", "", {"url": receiver.url}))
