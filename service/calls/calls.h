@@ -16,6 +16,12 @@ enum call_start {
     START_TO_CALL_WORKER,  /* request->call.work is set */
 };
 
+struct call;
+
+/* Checks a call, and answers it or names the worker to do so. Runs on the HTTP thread; never
+ * blocks. */
+typedef enum call_start call_handler(struct request *request, const struct call *call);
+
 enum { PARAMETERS_MAX = 8 };
 
 /* A decoded query parameter. */
@@ -42,13 +48,8 @@ struct call {
 
 /* POST /order; GET /order/{order_id}; POST /order/{order_id}/pay, /cancel, /refund, /unpay and
  * /extend. */
-enum call_start call_order_post(struct request *request, const struct call *call);
-enum call_start call_order_get(struct request *request, const struct call *call);
-enum call_start call_state_pay(struct request *request, const struct call *call);
-enum call_start call_state_cancel(struct request *request, const struct call *call);
-enum call_start call_state_refund(struct request *request, const struct call *call);
-enum call_start call_state_unpay(struct request *request, const struct call *call);
-enum call_start call_state_extend(struct request *request, const struct call *call);
+call_handler call_order_post, call_order_get, call_state_pay, call_state_cancel, call_state_refund,
+    call_state_unpay, call_state_extend;
 
 /* Reads the body of POST /order, exactly sku, user_id and qty, into the order. False with the fault
  * in `detail_out` (a constant text). The text need not end in NUL. */
@@ -63,71 +64,47 @@ bool order_body_parse_json(const char *text, size_t length, struct stock_order *
 /* ---- events, lists and stock ---- */
 
 /* GET /events. */
-enum call_start call_events(struct request *request, const struct call *call);
+call_handler call_events;
 
 /* GET /user/{user_id}/orders; GET /admin/orders; GET /admin/sales; GET /admin/payments. */
-enum call_start call_list_user(struct request *request, const struct call *call);
-enum call_start call_list_all(struct request *request, const struct call *call);
-enum call_start call_sale_list(struct request *request, const struct call *call);
-enum call_start call_list_payments(struct request *request, const struct call *call);
+call_handler call_list_user, call_list_all, call_sale_list, call_list_payments;
 
 /* GET /stock/{sku} answers from a snapshot at most 100 ms old; GET /admin/stock/{sku} asks the
  * ledger each time. */
-enum call_start call_stock_get(struct request *request, const struct call *call);
-enum call_start call_stock_get_exact(struct request *request, const struct call *call);
+call_handler call_stock_get, call_stock_get_exact;
 
 /* GET /admin/audit adds up orders by sale. GET /admin/audit/{sku} shows a sale's segments in the
  * ledger and in Redis, and adds up its users' counts. Both change nothing, and read a bounded
  * number of rows per page. */
-enum call_start call_audit_orders(struct request *request, const struct call *call);
-enum call_start call_audit_sale(struct request *request, const struct call *call);
+call_handler call_audit_orders, call_audit_sale;
 
 /* ---- the operator's calls ---- */
 
 /* POST /admin/stock/reset and /admin/stock/add; PATCH and DELETE /admin/sale/{sku}; POST
  * /admin/reconcile. */
-enum call_start call_sale_reset(struct request *request, const struct call *call);
-enum call_start call_sale_restock(struct request *request, const struct call *call);
-enum call_start call_sale_change(struct request *request, const struct call *call);
-enum call_start call_sale_retire(struct request *request, const struct call *call);
-enum call_start call_sale_reconcile(struct request *request, const struct call *call);
+call_handler call_sale_reset, call_sale_restock, call_sale_change, call_sale_retire,
+    call_sale_reconcile;
 
 /* GET /admin/webhooks; GET, PUT and DELETE /admin/webhooks/{name}; POST
  * /admin/webhooks/{name}/pause, /resume, /replay and /test; GET /admin/webhooks/{name}/undelivered;
  * POST /admin/webhooks/{name}/undelivered/replay and /discard. */
-enum call_start call_webhook_list(struct request *request, const struct call *call);
-enum call_start call_webhook_get(struct request *request, const struct call *call);
-enum call_start call_webhook_put(struct request *request, const struct call *call);
-enum call_start call_webhook_delete(struct request *request, const struct call *call);
-enum call_start call_webhook_pause(struct request *request, const struct call *call);
-enum call_start call_webhook_resume(struct request *request, const struct call *call);
-enum call_start call_webhook_replay(struct request *request, const struct call *call);
-enum call_start call_webhook_test(struct request *request, const struct call *call);
-enum call_start call_webhook_undelivered(struct request *request, const struct call *call);
-enum call_start call_webhook_resend(struct request *request, const struct call *call);
-enum call_start call_webhook_discard(struct request *request, const struct call *call);
+call_handler call_webhook_list, call_webhook_get, call_webhook_put, call_webhook_delete,
+    call_webhook_pause, call_webhook_resume, call_webhook_replay, call_webhook_test,
+    call_webhook_undelivered, call_webhook_resend, call_webhook_discard;
 
 /* GET and PUT /admin/log-level; GET, POST and DELETE /admin/drain. */
-enum call_start call_process_level_get(struct request *request, const struct call *call);
-enum call_start call_process_level_put(struct request *request, const struct call *call);
-enum call_start call_process_drain_get(struct request *request, const struct call *call);
-enum call_start call_process_drain(struct request *request, const struct call *call);
-enum call_start call_process_drain_undo(struct request *request, const struct call *call);
+call_handler call_process_level_get, call_process_level_put, call_process_drain_get,
+    call_process_drain, call_process_drain_undo;
 
 /* GET /healthz, /servingz, /readyz, /metrics, /dashboard/live and /admin/actions. */
-enum call_start call_ops_healthz(struct request *request, const struct call *call);
-enum call_start call_ops_servingz(struct request *request, const struct call *call);
-enum call_start call_ops_readyz(struct request *request, const struct call *call);
-enum call_start call_ops_metrics(struct request *request, const struct call *call);
-enum call_start call_live_get(struct request *request, const struct call *call);
-enum call_start call_live_actions(struct request *request, const struct call *call);
+call_handler call_ops_healthz, call_ops_servingz, call_ops_readyz, call_ops_metrics, call_live_get,
+    call_live_actions;
 
 /* ---- files ---- */
 
 /* Sends the path's file from web_files.h: 304 if the client has it already, 404 if no file has this
  * path. The demo's files exist only with the option demo. */
-enum call_start call_web_file(struct request *request, const struct call *call);
-enum call_start call_web_demo(struct request *request, const struct call *call);
+call_handler call_web_file, call_web_demo;
 
 /* ---- for service/calls/ only: answers ---- */
 
@@ -260,11 +237,5 @@ json_t *sale_json(const struct ledger_sale *sale);
  * that is unset. Returns `out`. */
 enum { SALE_SETTINGS_LOG_SIZE = 256 };
 const char *sale_settings_log(const struct stock_change *change, char out[SALE_SETTINGS_LOG_SIZE]);
-
-/* ---- routes ---- */
-
-/* Checks a call, and answers it or names the worker to do so. Runs on the HTTP thread; never
- * blocks. */
-typedef enum call_start call_handler(struct request *request, const struct call *call);
 
 #endif
