@@ -351,7 +351,7 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,clock.c config_file.c fault.c identifier.c text.c url.c) \
                  lock/redis/pipeline.c \
                  $(filter-out service/request/test_% service/request/unescape.c,$(wildcard service/request/*.c)) \
-                 $(addprefix service/workers/,workers.c orders.c calls.c election.c expiry.c feed.c invalidation.c prepare.c publisher.c) \
+                 $(addprefix service/workers/,workers.c orders.c calls.c expiry.c feed.c invalidation.c prepare.c publisher.c) \
                  $(addprefix service/calls/,call.c events.c fields.c order.c order_state.c stock.c sale_settings.c) \
                  $(addprefix service/events/,event_text.c feed_page.c) \
                  $(addprefix service/,service.c drain.c node.c synced_clock.c metrics/metrics.c) \

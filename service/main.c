@@ -20,7 +20,6 @@
 #include "service/workers/workers.h"
 
 enum {
-    ERROR_MAX = 256,
     READY_POLL_MS = 20,
     COMMIT_TRIES = 6, /* tries of a transaction, each bounded by the time-outs, and a spare */
     STOP_MS = 30000,  /* for all threads to end, besides the time for work under way */
@@ -37,7 +36,6 @@ struct parts {
     struct http_server *http_server;
     char **argv;               /* main's, for reload */
     int64_t patience_until_ns; /* latest time to let clients in */
-    char error[ERROR_MAX];
 };
 
 /* ---- single parts ---- */
@@ -74,17 +72,10 @@ static void bound_clients(struct service *service)
         LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
 }
 
-static bool start_health(struct parts *parts)
-{
-    struct service *service = &parts->service;
-    service->health = health_start(service, parts->error, sizeof parts->error);
-    return service->health;
-}
-
 static bool open_http(struct parts *parts)
 {
     bound_clients(&parts->service);
-    parts->http_server = http_server_open(&parts->service, parts->error, sizeof parts->error);
+    parts->http_server = http_server_open(&parts->service);
     if (!parts->http_server)
         return false;
     int64_t now_ns = clock_now_ns(), patience_ns = http_server_patience_ns(parts->http_server);
@@ -92,25 +83,17 @@ static bool open_http(struct parts *parts)
     return true;
 }
 
-/* Call after HTTP, which knows the port. */
-static bool start_live(struct parts *parts)
-{
-    struct service *service = &parts->service;
-    service->live = live_start(service, http_server_address(parts->http_server), parts->error,
-                               sizeof parts->error);
-    return service->live;
-}
-
 /* ---- all parts ---- */
 
-/* Servers may still be down: each part connects when it first needs to. HTTP comes last, so that
- * every request finds a worker. False with the reason in parts->error; stop ends the parts that
- * were started. */
+/* Servers may still be down: each part connects when it first needs to. HTTP comes behind workers
+ * and health, so that every request finds them; the live thread needs HTTP's port. False with the
+ * reason in service.error; stop ends the parts that were started. */
 static bool start(struct parts *parts)
 {
-    service_open(&parts->service);
-    if (!workers_start(&parts->workers, &parts->service, parts->error, sizeof parts->error) ||
-        !start_health(parts) || !open_http(parts) || !start_live(parts))
+    struct service *service = &parts->service;
+    service_open(service);
+    if (!workers_start(&parts->workers, service) || !health_start(service) || !open_http(parts) ||
+        !live_start(service, http_server_address(parts->http_server)))
         return false;
     service_worker_start(parts->workers.preparer);
     return true;
@@ -118,17 +101,16 @@ static bool start(struct parts *parts)
 
 static bool let_clients_in(struct parts *parts)
 {
-    return http_server_started(parts->http_server) ||
-           http_server_start(parts->http_server, parts->error, sizeof parts->error);
+    return http_server_started(parts->http_server) || http_server_start(parts->http_server);
 }
 
-/* Advances the start: lets clients in when that is due. False, with the reason in parts->error,
+/* Advances the start: lets clients in when that is due. False, with the reason in service.error,
  * when they cannot be let in, or the ledger or node refuses this daemon. */
 static bool advance(struct parts *parts)
 {
     int64_t now_ns = clock_now_ns();
     if (atomic_load(&parts->service.refused)) {
-        snprintf(parts->error, sizeof parts->error, "%s", parts->service.refusal);
+        memcpy(parts->service.error, parts->service.refusal, REASON_SIZE);
         return false;
     }
     bool due = now_ns >= parts->patience_until_ns || health_ready(parts->service.health, now_ns);
@@ -224,7 +206,7 @@ static int next_signal(struct parts *parts, const sigset_t *signals)
 }
 
 /* Completes the start, and serves until a signal or a call says to stop. False, with the reason in
- * parts->error, when the start fails. */
+ * service.error, when the start fails. */
 static bool run_until_stop(struct parts *parts, const sigset_t *signals)
 {
     int number = 0;
@@ -301,7 +283,7 @@ static int serve(struct parts *parts, const sigset_t *signals)
         watch_for_second_signal(&parts->service);
         drain_wait(&parts->service.drain);
     } else {
-        log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));
+        log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->service.error));
     }
     stop(parts);
     return started ? 0 : 2;

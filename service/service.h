@@ -19,7 +19,7 @@
 
 enum {
     OPERATORS_MAX = 256, /* connections of admin_listen */
-    REFUSAL_SIZE = 256,
+    REASON_SIZE = 256,
 };
 
 struct admin_actions;
@@ -54,7 +54,8 @@ struct service {
     _Atomic int64_t events_waiting_ms; /* age of the oldest unpublished event, as it last saw */
     _Atomic bool prepared;             /* the ledger's tables exist and the node is leased */
     _Atomic bool refused;              /* by the ledger, or because another daemon has the node */
-    char refusal[REFUSAL_SIZE];        /* why refused; the preparer's until then */
+    char refusal[REASON_SIZE];         /* why refused; the preparer's until then */
+    char error[REASON_SIZE];           /* why a part cannot start; main's */
     _Atomic unsigned other_daemons;    /* sharing the ledger, as the live thread last counted */
     struct sale_cache *sale_cache;
     struct tokens *tokens;

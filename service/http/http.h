@@ -177,9 +177,8 @@ struct http_thread {
 };
 
 /* Starts an HTTP thread on a listening socket, which it owns from now on. NULL with the reason in
- * `error_out`; then the socket is still the caller's. Main thread. */
-struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
-                               char *error_out, size_t error_size);
+ * service->error; then the socket is still the caller's. Main thread. */
+struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd);
 
 /* Waits for the thread to end: after SERVICE_DRAINS began, once every accepted request is answered
  * or drain_ms have passed. */

@@ -340,8 +340,7 @@ static void undo_start(struct http_thread *thread)
     free(thread);
 }
 
-struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
-                               char *error_out, size_t error_size)
+struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd)
 {
     struct http_thread *thread = memory_must(calloc(1, sizeof *thread));
     thread->service = service;
@@ -353,7 +352,7 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
     thread->queue = refusal_library_queue();
     thread->daemon = daemon_start(thread);
     if (!thread->daemon || !open_files(thread)) {
-        snprintf(error_out, error_size, "%s",
+        snprintf(service->error, REASON_SIZE, "%s",
                  thread->daemon ? strerror(errno) : "libmicrohttpd does not start");
         undo_start(thread);
         return NULL;

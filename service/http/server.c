@@ -59,11 +59,11 @@ static bool open_admin(struct http_server *server, char *error_out, size_t error
     return true;
 }
 
-static bool start_admin(struct http_server *server, char *error_out, size_t error_size)
+static bool start_admin(struct http_server *server)
 {
     char why[200];
     if (!open_admin(server, why, sizeof why))
-        return listener_refuse(error_out, error_size, "admin_listen: %s", why);
+        return listener_refuse(server->service->error, REASON_SIZE, "admin_listen: %s", why);
     server->apart = server->admin.count > 0;
     if (!server->apart)
         return true;
@@ -74,8 +74,7 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
     server->admin_room.beside = &server->public_room;
     server->public_room.beside = &server->admin_room;
     server->public_room.classes = ROUTE_PUBLIC;
-    server->threads[0] = http_start(server->service, &server->admin_room, server->admin.fds[0],
-                                    error_out, error_size);
+    server->threads[0] = http_start(server->service, &server->admin_room, server->admin.fds[0]);
     if (!server->threads[0])
         return false;
     server->admin.count = 0;
@@ -85,21 +84,22 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
 
 /* ---- all listeners ---- */
 
-static bool open_public(struct http_server *server, char *error_out, size_t error_size)
+static bool open_public(struct http_server *server)
 {
     const struct config *config = &server->service->config;
+    char *error = server->service->error;
     enum listener_share share = says_shared(server->service) ? LISTENER_SHARED : LISTENER_OWN;
-    if (!listener_inherit(&server->public, NULL, config->http_threads, error_out, error_size))
+    if (!listener_inherit(&server->public, NULL, config->http_threads, error, REASON_SIZE))
         return false;
     return server->public.count > 0 ||
-           listener_bind(&server->public, config->listen, config->http_threads, share, error_out,
-                         error_size);
+           listener_bind(&server->public, config->listen, config->http_threads, share, error,
+                         REASON_SIZE);
 }
 
-struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size)
+struct http_server *http_server_open(struct service *service)
 {
     if (!head_library_fits()) {
-        snprintf(error_out, error_size,
+        snprintf(service->error, REASON_SIZE,
                  "libmicrohttpd %s is loaded, and this program was built "
                  "for another: build it again",
                  MHD_get_version());
@@ -108,7 +108,7 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     struct http_server *server = memory_must(calloc(1, sizeof *server));
     server->service = service;
     room_open(&server->public_room, ROUTE_ALL, service->connections_max, &service->public_use);
-    if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
+    if (open_public(server) && start_admin(server))
         return server;
     http_server_close(&server);
     return NULL;
@@ -126,22 +126,22 @@ int64_t http_server_patience_ns(const struct http_server *server)
     return says_shared(server->service) ? INT64_MAX : 0;
 }
 
-bool http_server_start(struct http_server *server, char *error_out, size_t error_size)
+bool http_server_start(struct http_server *server)
 {
+    struct service *service = server->service;
     struct listener *listener = &server->public;
     assert(!server->started);
     if (!listener_listen(listener))
-        return listener_refuse(error_out, error_size, "%s", strerror(errno));
+        return listener_refuse(service->error, REASON_SIZE, "%s", strerror(errno));
     server->public_room.inherited = listener->inherited;
     for (; listener->count > 0; listener->count--) {
         struct http_thread **thread = &server->threads[server->apart + listener->count - 1];
-        *thread = http_start(server->service, &server->public_room,
-                             listener->fds[listener->count - 1], error_out, error_size);
+        *thread = http_start(service, &server->public_room, listener->fds[listener->count - 1]);
         if (!*thread)
             return false;
     }
     server->started = true;
-    tokens_warn(&server->service->config, listener->address);
+    tokens_warn(&service->config, listener->address);
     log_event(LOG_INFO, "listening", "address=%s", listener->address);
     return true;
 }

@@ -15,8 +15,8 @@ enum { HTTP_FILES_EXTRA = 64 };
 
 /* Takes the addresses of `listen` and `admin_listen`, or the sockets that systemd has passed in
  * their place, and starts the thread of admin_listen. Nobody can connect to `listen` yet. NULL with
- * the reason in `error_out`. */
-struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size);
+ * the reason in service->error. */
+struct http_server *http_server_open(struct service *service);
 
 /* The address that buyers use, as logged; lives as long as the server. */
 const char *http_server_address(const struct http_server *server);
@@ -26,8 +26,8 @@ const char *http_server_address(const struct http_server *server);
  * or systemd lets them wait. */
 int64_t http_server_patience_ns(const struct http_server *server);
 
-/* Lets clients in, and writes `listening` to the log. False with the reason in `error_out`. */
-bool http_server_start(struct http_server *server, char *error_out, size_t error_size);
+/* Lets clients in, and writes `listening` to the log. False with the reason in service->error. */
+bool http_server_start(struct http_server *server);
 
 /* True once http_server_start has let clients in. */
 bool http_server_started(const struct http_server *server);

@@ -378,20 +378,20 @@ static int bounded(unsigned timeout_ms, int max_ms)
     return timeout_ms < (unsigned)max_ms ? (int)timeout_ms : max_ms;
 }
 
-static bool open_connections(struct live *live, char *error_out, size_t error_size)
+static bool open_connections(struct live *live)
 {
     const struct config *config = &live->service->config;
+    char *error = live->service->error;
     live->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, REDIS_MS_MAX),
-                             error_out, error_size);
+                             error, REASON_SIZE);
     if (live->redis)
         live->ledger =
-            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX),
-                        error_out, error_size);
+            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX), error,
+                        REASON_SIZE);
     return live->ledger;
 }
 
-struct live *live_start(struct service *service, const char *address, char *error_out,
-                        size_t error_size)
+bool live_start(struct service *service, const char *address)
 {
     struct live *live = memory_must(calloc(1, sizeof *live));
     live->service = service;
@@ -400,9 +400,9 @@ struct live *live_start(struct service *service, const char *address, char *erro
     live->group = live_group_open(live->name);
     live->events = live_events_open();
     live->sales = live_sales_open(strcmp(service->config.strategy, "database") != 0);
-    if (!open_connections(live, error_out, error_size)) {
+    if (!open_connections(live)) {
         live_join(&live);
-        return NULL;
+        return false;
     }
     admin_actions_name(service->admin_actions, live->name);
     ledger_time_format(clock_wall_ms(), live->started_at);
@@ -413,7 +413,8 @@ struct live *live_start(struct service *service, const char *address, char *erro
     look_at_process(live);
     if (!worker_start(&live->thread, run, live))
         abort();
-    return live;
+    service->live = live;
+    return true;
 }
 
 void live_stop(struct live *live)
@@ -432,10 +433,8 @@ void live_join(struct live **live_pointer)
     live_group_close(&live->group);
     live_sales_close(&live->sales);
     live_events_close(&live->events);
-    if (live->redis)
-        redis_close(&live->redis);
-    if (live->ledger)
-        ledger_close(&live->ledger);
+    redis_close(&live->redis);
+    ledger_close(&live->ledger);
     prepared_release(&live->page);
     pthread_mutex_destroy(&live->mutex);
     free(live);

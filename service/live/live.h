@@ -16,9 +16,9 @@
 
 enum { LIVE_PAUSE_MS = 1000 };
 
-/* Starts the thread; `address` is the one that buyers use. NULL with the reason in `error_out`. */
-struct live *live_start(struct service *service, const char *address, char *error_out,
-                        size_t error_size);
+/* Makes service->live and starts its thread; `address` is the one that buyers use. False with the
+ * reason in service->error. */
+bool live_start(struct service *service, const char *address);
 
 /* Tells the thread to end, and does not wait. NULL is fine. */
 void live_stop(struct live *live);

@@ -440,11 +440,9 @@ static const struct probe_kind ledger_probe = {
 };
 
 /* Starts as UNKNOWN, which stays valid for as long as an answer does. */
-static struct service_worker *open_probe(const struct probe_kind *kind, struct service *service,
-                                         char *error_out, size_t error_size)
+static struct service_worker *open_probe(const struct probe_kind *kind, struct service *service)
 {
-    struct service_worker *worker =
-        service_worker_open(&kind->worker, service, 0, error_out, error_size);
+    struct service_worker *worker = service_worker_open(&kind->worker, service, 0);
     struct probe *probe = (struct probe *)worker;
     if (probe) {
         atomic_store(&probe->answered_ns, clock_now_ns());
@@ -453,20 +451,18 @@ static struct service_worker *open_probe(const struct probe_kind *kind, struct s
     return worker;
 }
 
-struct health *health_start(struct service *service, char *error_out, size_t error_size)
+bool health_start(struct service *service)
 {
-    struct health *health = memory_must(calloc(1, sizeof *health));
-    struct service_worker **probes = health->probes;
-    probes[HEALTH_REDIS] = open_probe(&redis_probe, service, error_out, error_size);
+    service->health = memory_must(calloc(1, sizeof *service->health));
+    struct service_worker **probes = service->health->probes;
+    probes[HEALTH_REDIS] = open_probe(&redis_probe, service);
     if (probes[HEALTH_REDIS])
-        probes[HEALTH_LEDGER] = open_probe(&ledger_probe, service, error_out, error_size);
-    if (!probes[HEALTH_LEDGER]) {
-        health_join(&health);
-        return NULL;
-    }
+        probes[HEALTH_LEDGER] = open_probe(&ledger_probe, service);
+    if (!probes[HEALTH_LEDGER])
+        return false;
     service_worker_start(probes[HEALTH_REDIS]);
     service_worker_start(probes[HEALTH_LEDGER]);
-    return health;
+    return true;
 }
 
 void health_stop(struct health *health)

@@ -36,9 +36,9 @@ enum health_server { HEALTH_REDIS, HEALTH_LEDGER, HEALTH_SERVER_COUNT };
 enum health_state { HEALTH_STATES(HEALTH_ID) HEALTH_STATE_COUNT };
 #undef HEALTH_ID
 
-/* Starts the threads. NULL with the reason in `error_out`. The caller ends them with health_stop
- * and health_join, after all threads that read from it. */
-struct health *health_start(struct service *service, char *error_out, size_t error_size);
+/* Makes service->health and starts its threads. False with the reason in service->error. In either
+ * case the caller ends it with health_stop and health_join, after all threads that read from it. */
+bool health_start(struct service *service);
 
 /* Tells the threads to end, and does not wait. NULL is fine. */
 void health_stop(struct health *health);

@@ -675,14 +675,14 @@ static void run(void *context)
     note_and_drop_all(sender);
 }
 
-static bool open_sender(void *self, char *error_out, size_t error_size)
+static bool open_sender(void *self)
 {
     struct webhook_sender *sender = self;
     sender->random = (unsigned)clock_now_ns();
     webhook_client_init(&sender->client, &sender->base.service->config);
     sender->multi = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? curl_multi_init() : NULL;
     if (!sender->multi)
-        snprintf(error_out, error_size, "libcurl cannot be started");
+        strcpy(sender->base.service->error, "libcurl cannot be started");
     return sender->multi;
 }
 

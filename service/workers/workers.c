@@ -2,11 +2,74 @@
 #include "service/workers/workers.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "lock/seclock.h"
 #include "lua/redis.h"
+#include "service/log/log.h"
+
+/* ---- one daemon of many ---- */
+
+/* Pods other than 0 add their number to the lock's name, as they may share a Redis. */
+static bool election_open(struct election *election, struct service *service, const char *name)
+{
+    const struct config *config = &service->config;
+    const char *const servers[] = {config->redis_url, NULL};
+    const struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = (int)config->lease_ms,
+                        .timeout_ms = (int)config->redis_timeout_ms);
+    if (config->pod > 0)
+        snprintf(election->name, sizeof election->name, "%s:%u", name, config->pod);
+    else
+        snprintf(election->name, sizeof election->name, "%s", name);
+    if (seclock_open(&options, &election->locks) == SECLOCK_OK)
+        return true;
+    snprintf(service->error, REASON_SIZE, "%s", seclock_error());
+    return false;
+}
+
+/* Gives the lock back, so that another daemon need not wait for the lease. */
+static void election_resign(struct election *election)
+{
+    if (election->held) /* otherwise seclock_error keeps why it is not */
+        seclock_resign(election->held);
+    seclock_free(&election->held);
+}
+
+bool election_held(const struct election *election)
+{
+    return election->held && seclock_state(election->held) == SECLOCK_STATE_HELD;
+}
+
+/* Tries to be elected, unless this daemon is, and logs what changes. The lock's watchdog renews the
+ * lease. */
+static enum election_result hold(struct service_worker *worker, const struct election_task *task)
+{
+    struct election *election = &worker->election;
+    const struct seclock_request request =
+        SECLOCK_REQUEST(.name = election->name, .kind = SECLOCK_KIND_SIMPLE);
+    if (election_held(election))
+        return ELECTION_HELD;
+    if (election->held)
+        log_event(LOG_WARN, task->lost, "effect=%s", LOG_QUOTE(task->lost_effect));
+    election_resign(election);
+    enum seclock_result result = seclock_campaign(
+        election->locks, &request, node_holder(&worker->service->node), &election->held);
+    if (result == SECLOCK_OK) {
+        log_event(LOG_INFO, task->won, NULL);
+        return ELECTION_HELD;
+    }
+    election_resign(election); /* an election in doubt has a handle, too */
+    if (result == SECLOCK_BUSY)
+        return ELECTION_OTHER;
+    log_failure(LOG_WARN, task->failed, "redis", "error=%s effect=%s", LOG_QUOTE(seclock_error()),
+                LOG_QUOTE(task->failed_effect));
+    return ELECTION_FAILED;
+}
 
 /* ---- one worker ---- */
 
@@ -15,38 +78,38 @@ static int bounded(unsigned timeout_ms, unsigned max_ms)
     return (int)(max_ms == 0 || timeout_ms < max_ms ? timeout_ms : max_ms);
 }
 
-static bool open_connections(struct service_worker *worker, char *error_out, size_t error_size)
+static bool open_connections(struct service_worker *worker)
 {
-    const struct service *service = worker->service;
+    struct service *service = worker->service;
     const struct config *config = &service->config;
+    char *error = service->error;
     unsigned max_ms = worker->kind->timeout_ms_max;
     switch (worker->kind->servers) {
     case WORKER_OF_REDIS:
         worker->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, max_ms),
-                                   error_out, error_size);
+                                   error, REASON_SIZE);
         return worker->redis;
     case WORKER_OF_LEDGER:
         worker->ledger = ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, max_ms),
-                                     error_out, error_size);
+                                     error, REASON_SIZE);
         return worker->ledger;
     case WORKER_OF_STOCK:
-        worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+        worker->stock = stock_open(&service->stock, service->sale_cache, error, REASON_SIZE);
         break;
     }
     return worker->stock;
 }
 
 struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
-                                           unsigned number, char *error_out, size_t error_size)
+                                           unsigned number)
 {
     struct service_worker *worker = memory_must(calloc(1, kind->size));
     worker->kind = kind;
     worker->service = service;
     worker->number = number;
-    if (!open_connections(worker, error_out, error_size) ||
-        (kind->task &&
-         !election_open(&worker->election, service, kind->task->lock, error_out, error_size)) ||
-        (kind->open && !kind->open(worker, error_out, error_size)))
+    if (!open_connections(worker) ||
+        (kind->task && !election_open(&worker->election, service, kind->task->lock)) ||
+        (kind->open && !kind->open(worker)))
         service_worker_join(&worker);
     return worker;
 }
@@ -59,7 +122,7 @@ static void run_task(struct service_worker *worker, const struct election_task *
         enum election_result result = ELECTION_NONE;
         /* Before the service is prepared, the ledger's tables may not be there. */
         if (atomic_load(&worker->service->prepared))
-            result = election_hold(&worker->election, task);
+            result = hold(worker, task);
         if (result == ELECTION_HELD && !task->work(worker)) {
             result = ELECTION_NONE;
             election_resign(&worker->election);
@@ -103,7 +166,8 @@ void service_worker_join(struct service_worker **worker_pointer)
     worker_join(&worker->thread);
     if (worker->kind->close)
         worker->kind->close(worker);
-    election_close(&worker->election);
+    election_resign(&worker->election);
+    seclock_close(&worker->election.locks);
     stock_close(&worker->stock);
     ledger_close(&worker->ledger);
     redis_close(&worker->redis);
@@ -112,39 +176,32 @@ void service_worker_join(struct service_worker **worker_pointer)
 
 /* ---- all workers ---- */
 
-/* Opens and starts a worker. False with the reason in `error_out`. */
+/* Opens and starts a worker. */
 static bool start(struct service_worker **worker_out, const struct worker_kind *kind,
-                  struct service *service, unsigned number, char *error_out, size_t error_size)
+                  struct service *service, unsigned number)
 {
-    *worker_out = service_worker_open(kind, service, number, error_out, error_size);
+    *worker_out = service_worker_open(kind, service, number);
     if (*worker_out)
         service_worker_start(*worker_out);
     return *worker_out;
 }
 
-bool workers_start(struct workers *workers, struct service *service, char *error_out,
-                   size_t error_size)
+bool workers_start(struct workers *workers, struct service *service)
 {
     unsigned order_workers = service->config.order_workers;
     bool good = true;
     assert(order_workers <= ORDER_WORKERS_MAX);
     for (unsigned i = 0; i < order_workers && good; i++)
-        good = start(&workers->order_workers[i], &order_worker_kind, service, i, error_out,
-                     error_size);
+        good = start(&workers->order_workers[i], &order_worker_kind, service, i);
     for (unsigned i = 0; i < CALL_KINDS && good; i++)
         good = start(&workers->call_workers[i],
-                     i == CALL_EVENTS ? &event_feed_kind : &call_worker_kind, service, i, error_out,
-                     error_size);
+                     i == CALL_EVENTS ? &event_feed_kind : &call_worker_kind, service, i);
     if (good && service->config.events_retention_h > 0)
-        good = start(&workers->event_publisher, &event_publisher_kind, service, 0, error_out,
-                     error_size) &&
-               start(&workers->webhook_sender, &webhook_sender_kind, service, 0, error_out,
-                     error_size);
-    if (good &&
-        start(&workers->expiry_worker, &expiry_worker_kind, service, 0, error_out, error_size) &&
-        start(&workers->invalidation_listener, &invalidation_listener_kind, service, 0, error_out,
-              error_size))
-        workers->preparer = service_worker_open(&preparer_kind, service, 0, error_out, error_size);
+        good = start(&workers->event_publisher, &event_publisher_kind, service, 0) &&
+               start(&workers->webhook_sender, &webhook_sender_kind, service, 0);
+    if (good && start(&workers->expiry_worker, &expiry_worker_kind, service, 0) &&
+        start(&workers->invalidation_listener, &invalidation_listener_kind, service, 0))
+        workers->preparer = service_worker_open(&preparer_kind, service, 0);
     return workers->preparer;
 }
 

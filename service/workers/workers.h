@@ -8,7 +8,51 @@
 
 #include "base/worker.h"
 #include "service/service.h"
-#include "service/workers/election.h"
+
+/* ---- one daemon of many ---- */
+
+struct seclock_client;
+struct seclock_handle;
+
+/* Elects one daemon of many for a task, by a lock in Redis that its watchdog keeps. The daemon
+ * proclaims its name, which `seclock --prefix seckill: status LOCK` shows.
+ *
+ * A daemon that outlives its lease works beside the next one for a moment, so the task must bear
+ * that. The lock's fence does not guard it: after a Redis that came back empty with an earlier
+ * clock all fences are smaller for a while.
+ *
+ * why_resign: a daemon that failed gives the lock back, because perhaps only this one is cut off
+ * from the ledger. */
+struct election {
+    char name[32]; /* of the lock */
+    struct seclock_client *locks;
+    struct seclock_handle *held; /* NULL: this daemon is not elected */
+};
+
+enum election_result {
+    ELECTION_HELD,   /* this daemon is elected */
+    ELECTION_OTHER,  /* another daemon is */
+    ELECTION_FAILED, /* not known, as Redis failed */
+    ELECTION_NONE,   /* this daemon has resigned, or does not try yet */
+};
+
+/* What the elected daemon does; `self` is the worker's struct. */
+struct election_task {
+    const char *lock; /* its name */
+    int period_ms;    /* between two turns */
+
+    /* Does one turn's work. False: it failed, and the daemon resigns. */
+    bool (*work)(void *self);
+
+    /* Called once a turn, and at the end of the thread. */
+    void (*tell)(void *self, enum election_result result);
+
+    const char *won, *lost, *failed; /* events of the log */
+    const char *lost_effect, *failed_effect;
+};
+
+/* True while this daemon is elected, as far as it can know without asking. The worker's thread. */
+bool election_held(const struct election *election);
 
 /* ---- one worker ---- */
 
@@ -37,17 +81,17 @@ struct worker_kind {
     void (*run)(void *self);          /* the thread */
     const struct election_task *task; /* in place of `run`: what one daemon of many does */
 
-    /* Makes whatever else the worker needs. False with the reason in `error_out`. May be NULL. */
-    bool (*open)(void *self, char *error_out, size_t error_size);
+    /* Makes whatever else the worker needs. False with the reason in service->error. May be NULL. */
+    bool (*open)(void *self);
 
     /* Frees that, also after a failed `open`, before the connections are closed. May be NULL. */
     void (*close)(void *self);
 };
 
 /* Makes a worker without its thread; its servers may still be down. NULL with the reason in
- * `error_out`. */
+ * service->error. Main thread. */
 struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,
-                                           unsigned number, char *error_out, size_t error_size);
+                                           unsigned number);
 
 /* Starts the thread. */
 void service_worker_start(struct service_worker *worker);
@@ -110,10 +154,9 @@ struct workers {
     struct service_worker *preparer; /* opened but not started */
 };
 
-/* Starts all but the preparer. False with the reason in `error_out`; in either case the caller ends
- * the workers that were started. */
-bool workers_start(struct workers *workers, struct service *service, char *error_out,
-                   size_t error_size);
+/* Starts all but the preparer. False with the reason in service->error; in either case the caller
+ * ends the workers that were started. */
+bool workers_start(struct workers *workers, struct service *service);
 
 /* Start time of the oldest current turn among the order workers (monotonic). */
 int64_t workers_turned_ns(const struct workers *workers);

@@ -196,7 +196,7 @@ static void open_all(void)
     static struct http_room room = {ROUTE_ALL, "http-thread", .most = 16};
     room.use = &service->public_use;
     atomic_store(&room.use->max, room.most);
-    thread = http_start(service, &room, listener.fds[0], error, sizeof error);
+    thread = http_start(service, &room, listener.fds[0]);
     assert(thread);
     open_worker();
 }

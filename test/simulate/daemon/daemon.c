@@ -99,12 +99,11 @@ static void prepare(struct daemon *daemon)
 
 static void start(struct daemon *daemon)
 {
-    char error[128];
     configure(&daemon->service.config);
     service_open(&daemon->service);
     daemon->process->cache = daemon->service.sale_cache;
     arena_touch(daemon->service.sale_cache, CACHE_SIZE); /* the listener soon reads all of it */
-    bool started = workers_start(&daemon->workers, &daemon->service, error, sizeof error);
+    bool started = workers_start(&daemon->workers, &daemon->service);
     assert(started);
     prepare(daemon);
     daemon->front = front_start(&daemon->service);
