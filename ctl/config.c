@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/config_file.h"
+#include "base/memory.h"
 #include "ctl/output/say.h"
 
 #define DEFAULT_ADDRESS "http://127.0.0.1:8080"
@@ -91,10 +92,8 @@ static bool read_pod(struct pod *pod, char *text, const struct value *value)
 
 static bool read_pods(struct config *config, const struct value *value)
 {
-    char *text = strdup(value->text), *rest = text;
+    char *text = memory_must(strdup(value->text)), *rest = text;
     bool good = true;
-    if (!text)
-        abort();
     for (config->pod_count = 0; good && rest; config->pod_count++) {
         char *pod = strsep(&rest, ";");
         good = config->pod_count < PODS_MAX;

@@ -6,14 +6,13 @@
 #include "ctl/options.h"
 #include "ctl/output/say.h"
 
-enum { TIMEOUT_S = 30, TIMEOUT_S_MAX = 86400 };
-
 struct http;
 
 struct context {
     struct config config;
     struct options options;
     struct http *http;
+    int64_t timeout_s;           /* of a call */
     size_t pods_begin, pods_end; /* numbers of the pods that the command may ask */
     int argc;                    /* the original command line, to say how to repeat it */
     char **argv;

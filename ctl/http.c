@@ -34,12 +34,11 @@ struct http {
 
 struct http *http_open(const struct config *config, long timeout_s)
 {
-    struct http *http = malloc(sizeof *http);
+    struct http *http = memory_must(calloc(1, sizeof *http));
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    CURL *curl = curl_easy_init();
-    if (!http || !curl)
-        abort();
-    *http = (struct http){.config = config, .curl = curl, .timeout_s = timeout_s};
+    http->config = config;
+    http->curl = memory_must(curl_easy_init());
+    http->timeout_s = timeout_s;
     return http;
 }
 
@@ -85,11 +84,9 @@ static struct curl_slist *add_header(struct curl_slist *headers, const char *nam
     if (!value || *value == '\0')
         return headers;
     snprintf(line, sizeof line, "%s%s", name, value);
-    struct curl_slist *longer = curl_slist_append(headers, line);
+    headers = memory_must(curl_slist_append(headers, line));
     explicit_bzero(line, sizeof line);
-    if (!longer)
-        abort();
-    return longer;
+    return headers;
 }
 
 static struct curl_slist *make_headers(const struct http *http, const struct call *call)

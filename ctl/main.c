@@ -9,16 +9,18 @@
 #include "ctl/output/say.h"
 #include "ctl/pods.h"
 
+enum { TIMEOUT_S = 30, TIMEOUT_S_MAX = 86400 };
+
 static int run(const struct command *command, struct context *context)
 {
-    int64_t timeout_s = TIMEOUT_S;
-    if (!options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s))
+    if (!options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S,
+                        &context->timeout_s))
         return EX_USAGE;
     if (command->pods == PODS_OFFLINE)
         return command->run(context);
     if (!config_load(&context->config, context->options.values[OPTION_CONFIG]))
         return EX_CONFIG;
-    context->http = http_open(&context->config, (long)timeout_s);
+    context->http = http_open(&context->config, (long)context->timeout_s);
     int status = pods_run(command, context);
     http_close(context->http);
     explicit_bzero(&context->config, sizeof context->config);

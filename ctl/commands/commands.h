@@ -6,38 +6,24 @@
 
 #include "ctl/context.h"
 
-/* Commands that show. */
-int status_run(struct context *context);
-int top_run(struct context *context); /* until q or a signal; without a terminal --count frames */
-int sales_run(struct context *context);
-int sales_stock(struct context *context);
-int orders_one(struct context *context);
-int orders_of_user(struct context *context);
-int payments_run(struct context *context);
-int export_run(struct context *context);
+typedef int command_run(struct context *context);
 
-/* Commands that change a sale. */
-int round_create(struct context *context);
-int round_reset(struct context *context);
-int round_restock(struct context *context);
-int round_retire(struct context *context);
-int settings_pause(struct context *context);
-int settings_resume(struct context *context);
-int settings_window(struct context *context);
-int settings_one(struct context *context); /* the one that the command is named after */
+/* Commands that show; top until q or a signal, and without a terminal --count frames. */
+command_run status_run, top_run, sales_run, sales_stock, orders_one, orders_of_user, payments_run,
+    export_run;
+
+/* Commands that change a sale; settings_one is for the one that the command is named after. */
+command_run round_create, round_reset, round_restock, round_retire, settings_pause, settings_resume,
+    settings_window, settings_one;
 
 /* Commands that change an order. */
-int orders_payment_end(struct context *context);
-int orders_extend(struct context *context);
+command_run orders_payment_end, orders_extend;
 
 /* Commands that compare. */
-int audit_run(struct context *context);
-int reconcile_run(struct context *context);
+command_run audit_run, reconcile_run;
 
 /* Commands for daemons, and for files of tokens; no token is ever printed. */
-int process_log_level(struct context *context);
-int process_drain(struct context *context);
-int token_run(struct context *context);
+command_run process_log_level, process_drain, token_run;
 
 /* ---- what commands share ---- */
 

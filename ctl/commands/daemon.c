@@ -110,17 +110,14 @@ void daemon_free(struct daemon_state *state)
 
 json_t *daemon_pack(const struct daemon_state *state)
 {
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "address", state->address->shown, "status",
-                            state->state, "redis", state->redis, "ledger", state->ledger);
-    if (state->metrics)
-        json_object_set_new(
-            row, "queue",
-            json_integer((json_int_t)metrics_value(state->metrics, "seckill_queue_depth")));
-    if (state->metrics && strstr(state->metrics, "\nseckill_refunds_due "))
-        json_object_set_new(
-            row, "refunds_due",
-            json_integer((json_int_t)metrics_value(state->metrics, "seckill_refunds_due")));
-    return row;
+    const char *metrics = state->metrics;
+    json_int_t depth = (json_int_t)metrics_value(metrics, "seckill_queue_depth");
+    json_int_t due = (json_int_t)metrics_value(metrics, "seckill_refunds_due");
+    bool counted = metrics && strstr(metrics, "\nseckill_refunds_due ");
+    return json_pack("{s:s, s:s, s:s, s:s, s:o*, s:o*}", "address", state->address->shown, "status",
+                     state->state, "redis", state->redis, "ledger", state->ledger, "queue",
+                     metrics ? json_integer(depth) : NULL, "refunds_due",
+                     counted ? json_integer(due) : NULL);
 }
 
 bool daemon_ready(const struct daemon_state *state)

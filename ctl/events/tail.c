@@ -93,9 +93,7 @@ static int follow(struct context *context, const char *sku)
     struct tail tail = {context, sku};
     struct pages pages = {
         .class = CLASS_SHOP, .path = path, .patient = true, .take = take, .argument = &tail};
-    int64_t timeout_s = 0;
-    options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s);
-    int64_t wait_s = timeout_s / 2 < WAIT_S_MAX ? timeout_s / 2 : WAIT_S_MAX;
+    int64_t half_s = context->timeout_s / 2, wait_s = half_s < WAIT_S_MAX ? half_s : WAIT_S_MAX;
     snprintf(path, sizeof path, "/events?limit=1000&wait_s=%" PRId64, wait_s);
     if (!has_option(context, OPTION_FROM_OLDEST))
         snprintf(pages.after, sizeof pages.after, "%s", after ? after : "end");

@@ -21,7 +21,7 @@ enum {
 
 /* ---- printing ---- */
 
-static void print_list(const struct context *context, const json_t *webhooks)
+static void print_list(json_t *webhooks)
 {
     static const struct column columns[] = {
         {"pod", "pod", CELL_NUMBER}, /* only where there are several */
@@ -36,7 +36,7 @@ static void print_list(const struct context *context, const json_t *webhooks)
         {"undelivered", "undelivered", CELL_NUMBER},
         {"url", "url", CELL_TEXT},
     };
-    size_t first = context->config.pod_count > 1 ? 0 : 1;
+    size_t first = json_object_get(json_array_get(webhooks, 0), "pod") ? 0 : 1;
     table_print(columns + first, sizeof columns / sizeof *columns - first, webhooks, stdout);
 }
 
@@ -116,46 +116,10 @@ static int read_webhook(struct context *context, struct reply *reply_out)
 
 /* ---- the commands ---- */
 
-/* Adds the webhooks of the present pod. */
-static int list_pod(struct context *context, json_t *all)
-{
-    struct reply reply;
-    size_t i;
-    json_t *one;
-    int status = answer_get(context, "/admin/webhooks", &reply);
-    if (status != EX_OK)
-        return status;
-    json_t *webhooks = json_object_get(reply.json, "webhooks");
-    json_array_foreach(webhooks, i, one)
-    {
-        if (context->config.pod_count > 1)
-            json_object_set_new(one, "pod", json_integer((json_int_t)context->config.pod));
-        json_array_append(all, one);
-    }
-    if (!json_is_array(webhooks))
-        status = REFUSE(EX_PROTOCOL, "the answer has no list of webhooks");
-    reply_free(&reply);
-    return status;
-}
-
 static int list(struct context *context)
 {
-    int worst = EX_OK;
-    json_t *all = json_array();
-    for (size_t pod = context->pods_begin; pod < context->pods_end; pod++) {
-        config_use_pod(&context->config, pod);
-        int status = list_pod(context, all);
-        worst = status > worst ? status : worst;
-    }
-    json_t *list = json_pack("{s:O}", "webhooks", all);
-    bool some = worst == EX_OK || json_array_size(all) > 0;
-    if (some && has_option(context, OPTION_JSON))
-        answer_print_all(list);
-    else if (some)
-        print_list(context, all);
-    json_decref(list);
-    json_decref(all);
-    return worst;
+    struct pages pages = {.class = CLASS_ADMIN, .path = "/admin/webhooks"};
+    return answer_list(context, &pages, "webhooks", print_list);
 }
 
 static json_t *texts_of(const struct options *options, enum ctl_option option)

@@ -2,10 +2,10 @@
 #include "ctl/output/answer.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "ctl/output/say.h"
 
 enum { PATH_SIZE = 1024, PAUSE_MS = 500 /* between two tries of a page */ };
@@ -45,10 +45,7 @@ char *answer_repeat(const struct context *context, const char *repeat)
     size_t size = sizeof lead + (repeat ? strlen(repeat) + 1 : 0);
     for (int i = 1; i < context->argc; i++)
         size += 4 * strlen(context->argv[i]) + 3; /* each character a quote, a blank, two quotes */
-    char *line = malloc(size), *at = line;
-    if (!line)
-        abort();
-    at = stpcpy(at, lead);
+    char *line = memory_must(malloc(size)), *at = stpcpy(line, lead);
     for (int i = 1; i < context->argc; i++)
         at = put_word(at, context->argv[i]);
     if (repeat && !has_option(context, OPTION_KEY))
@@ -102,9 +99,7 @@ static int read_page(struct context *context, struct pages *pages)
 {
     char path[PATH_SIZE], after[ENCODED_SIZE];
     struct reply reply;
-    int64_t timeout_s = 0;
-    options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s);
-    int64_t until_ns = clock_now_ns() + timeout_s * CLOCK_NS_PER_S;
+    int64_t until_ns = clock_now_ns() + context->timeout_s * CLOCK_NS_PER_S;
     const char *parameter = strchr(pages->path, '?') ? "&after=" : "?after=";
     snprintf(path, sizeof path, "%s%s%s", pages->path, pages->after[0] ? parameter : "",
              http_encode(pages->after, after));
@@ -138,7 +133,15 @@ int answer_pages(struct context *context, struct pages *pages)
     return status;
 }
 
+/* With several pods, an object gets the number of the present one. */
+static void add_pod(const struct context *context, json_t *value)
+{
+    if (json_is_object(value) && context->config.pod_count > 1)
+        json_object_set_new(value, "pod", json_integer((json_int_t)context->config.pod));
+}
+
 struct rows {
+    const struct context *context;
     const char *name;
     json_t *all; /* an array */
 };
@@ -146,13 +149,16 @@ struct rows {
 static int take_rows(void *argument, json_t *page)
 {
     const struct rows *rows = argument;
-    return json_array_extend(rows->all, json_object_get(page, rows->name)) ? EX_PROTOCOL : EX_OK;
+    json_t *some = json_object_get(page, rows->name);
+    for (size_t i = 0; i < json_array_size(some); i++)
+        add_pod(rows->context, json_array_get(some, i));
+    return json_array_extend(rows->all, some) ? EX_PROTOCOL : EX_OK;
 }
 
 int answer_list(struct context *context, struct pages *pages, const char *name,
                 void (*print)(json_t *rows))
 {
-    struct rows rows = {.name = name, .all = json_array()};
+    struct rows rows = {context, name, json_array()};
     int worst = EX_OK;
     pages->take = take_rows;
     pages->argument = &rows;
@@ -191,8 +197,7 @@ void answer_print_all(const json_t *value)
 
 void answer_print(const struct context *context, json_t *value)
 {
-    if (json_is_object(value) && context->config.pod_count > 1)
-        json_object_set_new(value, "pod", json_integer((json_int_t)context->config.pod));
+    add_pod(context, value);
     answer_print_all(value);
 }
 

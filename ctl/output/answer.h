@@ -39,7 +39,8 @@ struct pages {
 int answer_pages(struct context *context, struct pages *pages);
 
 /* Gets the pages of each pod that the command may ask, and prints the rows of all: their array is
- * the member `name` of a page. The worst exit status; what has come is shown in any case. */
+ * the member `name` of a page. With several pods, a row gets the number of its own. The worst exit
+ * status; what has come is shown in any case. */
 int answer_list(struct context *context, struct pages *pages, const char *name,
                 void (*print)(json_t *rows));
 

@@ -4,9 +4,9 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ctl/output/say.h"
 
 enum { COLUMNS_MAX = 16, NAME_SIZE = 64 };
@@ -69,10 +69,8 @@ static void print_cell(FILE *out, const char *text, size_t width, bool right, bo
 void table_print(const struct column *columns, size_t column_count, const json_t *rows, FILE *out)
 {
     size_t count = json_array_size(rows) * column_count, widths[COLUMNS_MAX];
-    char **cells = calloc(count + 1, sizeof *cells);
+    char **cells = memory_must(calloc(count + 1, sizeof *cells));
     assert(column_count > 0 && column_count <= COLUMNS_MAX);
-    if (!cells)
-        abort();
     for (size_t i = 0; i < column_count; i++)
         widths[i] = width_of(columns[i].head);
     for (size_t i = 0; i < count; i++) {
