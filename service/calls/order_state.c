@@ -78,8 +78,9 @@ struct state_work {
     /* Counts a change that was made, and answers one. */
     void (*count)(const struct stock_status_change *change);
     void (*answer)(struct answer *answer, const struct stock_status_change *change);
-    const char *refused[LEDGER_STATUSES]; /* details by order status; NULL: the problem's own */
-    const char *busy;                     /* detail when the wait is over */
+    const char *const *refused; /* details by order status; NULL: the problem's own */
+    const char *busy;           /* detail when the wait is over */
+    struct call_body body;
 };
 
 /* A shop that has taken the money must know whether it was too late, or the units were given back
@@ -168,7 +169,7 @@ static void answer_state(struct call_worker *worker, struct request *request,
 
 /* ---- batches ---- */
 
-static call_work work_pay_late;
+static const struct state_work pay_late;
 
 /* True when the request must be tried again: somebody else has locked its order, and it may still
  * wait; or a late payment needs its order's units. */
@@ -180,7 +181,7 @@ static bool wait_on(const struct call_worker *worker, struct request *request,
     request->call.again = waits || needs_units;
     request->call.late = change->payment.late;
     if (needs_units)
-        request->call.work = work_pay_late;
+        request->call.state = &pay_late;
     return request->call.again;
 }
 
@@ -199,9 +200,9 @@ static void fill_change(struct stock_status_change *change, const struct request
 /* An order's segments and rows are mostly free again soon, but a dead holder keeps a segment until
  * its lease ends. So a batch tries briefly, answers what it can, and sends the rest to the end of
  * the queue until their waiting time is over. */
-static void work_state(struct call_worker *worker, struct request **requests, size_t count,
-                       const struct state_work *work)
+static void work_state(struct call_worker *worker, struct request **requests, size_t count)
 {
+    const struct state_work *work = requests[0]->call.state;
     struct stock_status_change *changes = memory_must(malloc(count * sizeof *changes));
     int64_t now_ms = synced_clock_ms(&worker->service->clock);
     for (size_t i = 0; i < count; i++)
@@ -217,6 +218,17 @@ static void work_state(struct call_worker *worker, struct request **requests, si
 }
 
 /* ---- pay and extend ---- */
+
+#define BUSY_ORDER "Another request is changing the order; nothing was done."
+#define BUSY_SEGMENTS "The order's segments could not be locked in time; nothing was done."
+#define REF_FIELD                                                                                  \
+    "payment_ref", FIELD_TEXT, offsetof(struct request_call, payment_ref),                         \
+        "payment_ref must be a string of " USER_ID_FORM "."
+#define KEEP_FIELD                                                                                 \
+    {                                                                                              \
+        "keep", FIELD_NUMBER, offsetof(struct request_call, keep),                                 \
+            "keep must be a whole number from 1 to 1000.", .min = 1, .max = STOCK_QTY_MAX          \
+    }
 
 /* These need no segment lock, and another change of an order is quick. They give up before their
  * deadline, so that clients learn that nothing was done. */
@@ -251,33 +263,32 @@ static void answer_paid(struct answer *answer, const struct stock_status_change 
     order_answer_payment(answer, &change->record, members);
 }
 
+static const char *const pay_refused[LEDGER_STATUSES] = {
+    [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
+    [LEDGER_CANCELLED] = "The order was cancelled before it was paid; its units went back.",
+    [LEDGER_EXPIRED] = "The payment came too late: the order has expired, and its units went back.",
+    [LEDGER_REFUNDED] = "The order's payment was paid back.",
+};
+
 static const struct state_work pay = {
     .change = stock_pay,
     .wait_ms = pay_wait_ms,
     .count = count_paid,
     .answer = answer_paid,
-    .refused =
-        {
-            [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
-            [LEDGER_CANCELLED] = "The order was cancelled before it was paid; its units went back.",
-            [LEDGER_EXPIRED] =
-                "The payment came too late: the order has expired, and its units went back.",
-            [LEDGER_REFUNDED] = "The order's payment was paid back.",
-        },
-    .busy = "Another request is changing the order; nothing was done.",
+    .refused = pay_refused,
+    .busy = BUSY_ORDER,
+    .body = {.fields = {{REF_FIELD, .copy = user_id_copy}},
+             .other = "There is a field other than payment_ref."},
 };
 
-static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
-{
-    work_state(worker, requests, count, &pay);
-}
-
-static void work_pay_late(struct call_worker *worker, struct request **requests, size_t count)
-{
-    struct state_work late = pay;
-    late.change = stock_pay_late;
-    work_state(worker, requests, count, &late);
-}
+static const struct state_work pay_late = {
+    .change = stock_pay_late,
+    .wait_ms = pay_wait_ms,
+    .count = count_paid,
+    .answer = answer_paid,
+    .refused = pay_refused,
+    .busy = BUSY_ORDER,
+};
 
 static void count_extended(const struct stock_status_change *change)
 {
@@ -289,22 +300,23 @@ static void answer_order(struct answer *answer, const struct stock_status_change
     order_answer_record(answer, &change->record, 0);
 }
 
-static void work_extend(struct call_worker *worker, struct request **requests, size_t count)
-{
-    static const struct state_work extend = {
-        .change = stock_extend,
-        .wait_ms = pay_wait_ms,
-        .count = count_extended,
-        .answer = answer_order,
-        .refused =
-            {
-                [LEDGER_RESERVED] = "The order's time to pay is over; it cannot be extended.",
-                [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
-            },
-        .busy = "Another request is changing the order; nothing was done.",
-    };
-    work_state(worker, requests, count, &extend);
-}
+static const struct state_work extend = {
+    .change = stock_extend,
+    .wait_ms = pay_wait_ms,
+    .count = count_extended,
+    .answer = answer_order,
+    .refused =
+        (const char *const[LEDGER_STATUSES]){
+            [LEDGER_RESERVED] = "The order's time to pay is over; it cannot be extended.",
+            [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
+        },
+    .busy = BUSY_ORDER,
+    .body = {.fields = {{"expires_at", FIELD_TIME, offsetof(struct request_call, expires_ms),
+                         "expires_at must be an RFC 3339 time with Z or an offset, like "
+                         "2026-11-20T21:30:00Z.",
+                         .must = true}},
+             .other = "There is a field other than expires_at."},
+};
 
 /* ---- cancel, refund and unpay ---- */
 
@@ -313,23 +325,20 @@ static void count_cancelled(const struct stock_status_change *change)
     metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_CANCELLED, change->moved);
 }
 
-static void work_cancel(struct call_worker *worker, struct request **requests, size_t count)
-{
-    static const struct state_work cancel = {
-        .change = stock_cancel,
-        .wait_ms = call_lock_wait_ms,
-        .count = count_cancelled,
-        .answer = answer_order,
-        .refused =
-            {
-                [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",
-                [LEDGER_EXPIRED] = "The order has expired already; no unit is left to keep.",
-                [LEDGER_REFUNDED] = "The order was refunded already.",
-            },
-        .busy = "The order's segments could not be locked in time; nothing was done.",
-    };
-    work_state(worker, requests, count, &cancel);
-}
+static const struct state_work cancel = {
+    .change = stock_cancel,
+    .wait_ms = call_lock_wait_ms,
+    .count = count_cancelled,
+    .answer = answer_order,
+    .refused =
+        (const char *const[LEDGER_STATUSES]){
+            [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",
+            [LEDGER_EXPIRED] = "The order has expired already; no unit is left to keep.",
+            [LEDGER_REFUNDED] = "The order was refunded already.",
+        },
+    .busy = BUSY_SEGMENTS,
+    .body = {.fields = {KEEP_FIELD}, .other = "There is a field other than keep."},
+};
 
 static void count_ended(const struct stock_status_change *change)
 {
@@ -346,49 +355,42 @@ static void answer_ended(struct answer *answer, const struct stock_status_change
     order_answer_payment(answer, &change->record, members);
 }
 
-static void work_refund(struct call_worker *worker, struct request **requests, size_t count)
-{
-    static const struct state_work refund = {
-        .change = stock_refund,
-        .wait_ms = call_lock_wait_ms,
-        .count = count_ended,
-        .answer = answer_ended,
-        .refused = {[0 ... LEDGER_STATUSES - 1] =
-                        "keep is for the payment that pays the order; one "
-                        "that has failed cannot be refunded."},
-        .busy = "The order's segments could not be locked in time; nothing was done.",
-    };
-    work_state(worker, requests, count, &refund);
-}
+static const struct state_work refund = {
+    .change = stock_refund,
+    .wait_ms = call_lock_wait_ms,
+    .count = count_ended,
+    .answer = answer_ended,
+    .refused =
+        (const char *const[LEDGER_STATUSES]){[0 ... LEDGER_STATUSES - 1] =
+                                                 "keep is for the payment that pays the order; one "
+                                                 "that has failed cannot be refunded."},
+    .busy = BUSY_SEGMENTS,
+    .body = {.fields = {{REF_FIELD, .must = true, .copy = user_id_copy},
+                        {"restock", FIELD_SWITCH, offsetof(struct request_call, restock),
+                         .detail = "restock must be true or false."},
+                        KEEP_FIELD},
+             .other = "There is a field other than payment_ref, restock and keep."},
+};
 
-static void work_unpay(struct call_worker *worker, struct request **requests, size_t count)
-{
-    static const struct state_work unpay = {
-        .change = stock_unpay,
-        .wait_ms = call_lock_wait_ms,
-        .count = count_ended,
-        .answer = answer_ended,
-        .refused = {[0 ... LEDGER_STATUSES - 1] = "The payment does not pay the order any more, or "
-                                                  "the order's round is over: see refund."},
-        .busy = "Another request is changing the order; nothing was done.",
-    };
-    work_state(worker, requests, count, &unpay);
-}
+static const struct state_work unpay = {
+    .change = stock_unpay,
+    .wait_ms = call_lock_wait_ms,
+    .count = count_ended,
+    .answer = answer_ended,
+    .refused =
+        (const char *const[LEDGER_STATUSES]){[0 ... LEDGER_STATUSES - 1] =
+                                                 "The payment does not pay the order any more, or "
+                                                 "the order's round is over: see refund."},
+    .busy = BUSY_ORDER,
+    .body = {.fields = {{REF_FIELD, .must = true, .copy = user_id_copy}},
+             .other = "There is a field other than payment_ref."},
+};
 
 /* ---- the handlers ---- */
 
-#define REF_FIELD                                                                                  \
-    "payment_ref", FIELD_TEXT, offsetof(struct request_call, payment_ref),                         \
-        "payment_ref must be a string of " USER_ID_FORM "."
-#define KEEP_FIELD                                                                                 \
-    {                                                                                              \
-        "keep", FIELD_NUMBER, offsetof(struct request_call, keep),                                 \
-            "keep must be a whole number from 1 to 1000.", .min = 1, .max = STOCK_QTY_MAX          \
-    }
-
 /* Some clients always send a body, so an empty object is allowed where no field is needed. */
-static enum call_start start(struct request *request, const struct call *call, call_work *work,
-                             const struct call_body *body)
+static enum call_start start(struct request *request, const struct call *call,
+                             const struct state_work *state)
 {
     struct request_call *asked = &request->call;
     char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, so invalid, when the path has more */
@@ -399,63 +401,38 @@ static enum call_start start(struct request *request, const struct call *call, c
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }
+    asked->state = state;
     asked->payment_ref[0] = '\0';
     asked->keep = 0;
     asked->restock = false;
     asked->late = LEDGER_LATE_ASKED;
-    if ((call->body_length > 0 || body->fields[0].must) &&
-        !call_read_body(request, call, body, asked))
+    if ((call->body_length > 0 || state->body.fields[0].must) &&
+        !call_read_body(request, call, &state->body, asked))
         return START_ANSWERED;
-    return call_send(request, work, true);
+    return call_send(request, work_state, true);
 }
 
 enum call_start call_state_pay(struct request *request, const struct call *call)
 {
-    static const struct call_body body = {
-        .fields = {{REF_FIELD, .copy = user_id_copy}},
-        .other = "There is a field other than payment_ref.",
-    };
-    return start(request, call, work_pay, &body);
+    return start(request, call, &pay);
 }
 
 enum call_start call_state_cancel(struct request *request, const struct call *call)
 {
-    static const struct call_body body = {
-        .fields = {KEEP_FIELD},
-        .other = "There is a field other than keep.",
-    };
-    return start(request, call, work_cancel, &body);
+    return start(request, call, &cancel);
 }
 
 enum call_start call_state_refund(struct request *request, const struct call *call)
 {
-    static const struct call_body body = {
-        .fields = {{REF_FIELD, .must = true, .copy = user_id_copy},
-                   {"restock", FIELD_SWITCH, offsetof(struct request_call, restock),
-                    .detail = "restock must be true or false."},
-                   KEEP_FIELD},
-        .other = "There is a field other than payment_ref, restock and keep.",
-    };
-    return start(request, call, work_refund, &body);
+    return start(request, call, &refund);
 }
 
 enum call_start call_state_unpay(struct request *request, const struct call *call)
 {
-    static const struct call_body body = {
-        .fields = {{REF_FIELD, .must = true, .copy = user_id_copy}},
-        .other = "There is a field other than payment_ref.",
-    };
-    return start(request, call, work_unpay, &body);
+    return start(request, call, &unpay);
 }
 
 enum call_start call_state_extend(struct request *request, const struct call *call)
 {
-    static const struct call_body body = {
-        .fields = {{"expires_at", FIELD_TIME, offsetof(struct request_call, expires_ms),
-                    "expires_at must be an RFC 3339 time with Z or an offset, like "
-                    "2026-11-20T21:30:00Z.",
-                    .must = true}},
-        .other = "There is a field other than expires_at.",
-    };
-    return start(request, call, work_extend, &body);
+    return start(request, call, &extend);
 }

@@ -59,6 +59,7 @@ static struct request *request_new(struct http_connection *connection)
     atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
     trace_begin(&request->trace, NULL, NULL); /* until its head is read */
     request->call.changes = request->call.again = false;
+    request->call.state = NULL;
     request->arrived_ns = thread->now_ns;
     request->http.until_ns =
         thread->now_ns + (int64_t)thread->service->config.deadline_ms * CLOCK_NS_PER_MS;

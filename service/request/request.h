@@ -116,6 +116,7 @@ struct request;
 struct service;
 struct stock;
 struct route;
+struct state_work;
 struct webhook_settings;
 
 /* Only the HTTP thread ever touches this part. */
@@ -146,7 +147,7 @@ struct call_worker {
     struct stock *stock; /* with its own connections */
 };
 
-/* Carries requests with the same work, and leaves an answer in each, or sets `again`. */
+/* Carries requests with the same work and state, and leaves an answer in each, or sets `again`. */
 typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
 
 /* Carries a single request, likewise. */
@@ -156,10 +157,11 @@ typedef void call_work_one(struct call_worker *worker, struct request *request);
  * the worker's. Meanwhile the HTTP thread may read only `changes`, which no longer changes. */
 struct request_call {
     call_work *work;
-    call_work_one *work_one; /* for work that carries requests one by one */
-    bool changes;            /* writes: past the deadline its outcome is unknown, not unavailable */
-    bool again;              /* set by work: not possible yet, goes to the end of the queue */
-    enum ledger_late late;   /* of a payment; from NEEDS_UNITS on CALL_CANCEL's worker has it */
+    call_work_one *work_one;        /* for work that carries requests one by one */
+    const struct state_work *state; /* which change of an order the work makes; or NULL */
+    bool changes;          /* writes: past the deadline its outcome is unknown, not unavailable */
+    bool again;            /* set by work: not possible yet, goes to the end of the queue */
+    enum ledger_late late; /* of a payment; from NEEDS_UNITS on CALL_CANCEL's worker has it */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;

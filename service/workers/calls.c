@@ -103,7 +103,7 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 
-/* Carries the requests of `group`, which share one work, and gives back the finished ones. */
+/* Carries the requests of `group`, which share one work and state, and gives back the finished ones. */
 static void carry_group(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t done = 0;
@@ -129,11 +129,13 @@ static void carry(struct call_worker_thread *thread, size_t count)
     struct request *group[CALL_BATCH_MAX];
     count = mark_taken(thread, count);
     while (count > 0) {
-        call_work *work = thread->requests[0]->call.work;
+        const struct request_call *call = &thread->requests[0]->call;
+        call_work *work = call->work;
+        const struct state_work *state = call->state;
         size_t grouped = 0, kept = 0;
         assert(work);
         for (size_t i = 0; i < count; i++)
-            if (thread->requests[i]->call.work == work)
+            if (thread->requests[i]->call.work == work && thread->requests[i]->call.state == state)
                 group[grouped++] = thread->requests[i];
             else
                 thread->requests[kept++] = thread->requests[i];
