@@ -164,8 +164,8 @@ static void tell_manager(struct parts *parts)
     const struct supervise_view view = {
         .prepared = atomic_load(&parts->service.prepared),
         .lets_clients_in = http_server_started(parts->http_server),
-        .redis = health_redis(parts->service.health, now_ns),
-        .ledger = health_ledger(parts->service.health, now_ns),
+        .redis = health_state(parts->service.health, HEALTH_REDIS, now_ns),
+        .ledger = health_state(parts->service.health, HEALTH_LEDGER, now_ns),
         .now_ns = now_ns,
         .http_turned_ns = http_server_turned_ns(parts->http_server),
         .worker_turned_ns = workers_turned_ns(&parts->workers),

@@ -42,8 +42,8 @@ enum call_start call_ops_servingz(struct request *request, const struct call *ca
 /* Answers from memory, so neither a queue nor a hanging server delays it. */
 enum call_start call_ops_readyz(struct request *request, const struct call *call)
 {
-    enum health_state redis = health_redis(call->service->health, call->now_ns);
-    enum health_state ledger = health_ledger(call->service->health, call->now_ns);
+    enum health_state redis = health_state(call->service->health, HEALTH_REDIS, call->now_ns);
+    enum health_state ledger = health_state(call->service->health, HEALTH_LEDGER, call->now_ns);
     bool draining = atomic_load(&call->service->phase) != SERVICE_SERVES;
     bool both = redis == HEALTH_OK && ledger == HEALTH_OK;
     bool prepared = atomic_load(&call->service->prepared);

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "service/metrics/metrics.h"
 #include "service/request/faults.h"
+#include "service/request/order_answer.h"
 #include "service/request/prepared.h"
 #include "service/request/stock_snapshot.h"
 #include "sql/ledger/ledger.h"
@@ -25,17 +25,12 @@ static const char exact_caching[] = "no-store";
 
 /* ---- the text ---- */
 
-static char *put(char *at, const char *text, uint32_t number)
-{
-    return decimal_put(stpcpy(at, text), number);
-}
-
 static char *put_segment(char *at, const struct ledger_segment *row)
 {
-    at = put(at, "{\"segment\":", row->segment);
-    at = put(at, ",\"capacity\":", row->capacity);
-    at = put(at, ",\"sold\":", row->sold);
-    return stpcpy(put(at, ",\"available\":", row->capacity - row->sold), "},");
+    at = order_put_number(at, "{\"segment\":", row->segment);
+    at = order_put_number(at, ",\"capacity\":", row->capacity);
+    at = order_put_number(at, ",\"sold\":", row->sold);
+    return stpcpy(order_put_number(at, ",\"available\":", row->capacity - row->sold), "},");
 }
 
 /* The JSON without the segments, which may be many. */

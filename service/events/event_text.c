@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/text.h"
 #include "service/request/order_answer.h"
 
 void event_writer_init(struct event_writer *writer, unsigned pod, int64_t written_ms)
@@ -13,22 +12,16 @@ void event_writer_init(struct event_writer *writer, unsigned pod, int64_t writte
     ledger_time_format(written_ms, writer->time);
 }
 
-/* Without printf: every accepted order passes here. */
-static char *put_number(char *at, const char *lead, uint64_t number)
-{
-    return decimal_put(stpcpy(at, lead), number);
-}
-
 static char *put_order(char *at, struct event_writer *writer, const struct ledger_event *event)
 {
-    at = put_number(at, ",\"subject\":\"", event->order_id);
+    at = order_put_number(at, ",\"subject\":\"", event->order_id);
     at = stpcpy(stpcpy(at, "\",\"sku\":\""), event->sku);
     at = stpcpy(at, "\"");
     if (event->version != 0)
-        at = put_number(at, ",\"version\":", event->version);
+        at = order_put_number(at, ",\"version\":", event->version);
     at = order_put_escaped(stpcpy(at, ",\"data\":{\"user_id\":\""), event->user_id);
-    at = put_number(at, "\",\"qty\":", event->qty);
-    at = put_number(at, ",\"round\":", event->round);
+    at = order_put_number(at, "\",\"qty\":", event->qty);
+    at = order_put_number(at, ",\"round\":", event->round);
     if (event->expires_ms != 0) {
         if (event->expires_ms != writer->expires_ms)
             ledger_time_format(event->expires_ms, writer->expires_at);
@@ -48,18 +41,18 @@ static char *put_sale(char *at, const struct ledger_event *event)
     at = stpcpy(stpcpy(at, "\",\"sku\":\""), event->sku);
     if (event->round == 0)
         return stpcpy(at, "\",\"data\":{\"retired\":true}}");
-    at = put_number(at, "\",\"data\":{\"round\":", event->round);
-    at = put_number(at, ",\"total\":", event->total);
-    at = put_number(at, ",\"available\":", event->left);
-    at = put_number(at, ",\"settings_version\":", event->settings_version);
+    at = order_put_number(at, "\",\"data\":{\"round\":", event->round);
+    at = order_put_number(at, ",\"total\":", event->total);
+    at = order_put_number(at, ",\"available\":", event->left);
+    at = order_put_number(at, ",\"settings_version\":", event->settings_version);
     return stpcpy(stpcpy(at, ",\"paused\":"), event->paused ? "true}}" : "false}}");
 }
 
 char *event_text(char *out, struct event_writer *writer, const struct ledger_event *event,
                  uint64_t position)
 {
-    char *at = put_number(out, "{\"specversion\":\"1.0\",\"id\":\"", position);
-    at = put_number(at, "\",\"source\":\"/seckill/", writer->pod);
+    char *at = order_put_number(out, "{\"specversion\":\"1.0\",\"id\":\"", position);
+    at = order_put_number(at, "\",\"source\":\"/seckill/", writer->pod);
     at = stpcpy(stpcpy(at, "\",\"type\":\""), ledger_event_name(event->type));
     at = stpcpy(stpcpy(at, "\",\"time\":\""), writer->time);
     at = stpcpy(at, "\"");

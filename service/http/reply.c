@@ -32,12 +32,6 @@ static void add_retry_after(struct MHD_Response *response, unsigned seconds)
         add_number(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 }
 
-/* For every answer whose caching time is not given. */
-static void add_no_store(struct MHD_Response *response)
-{
-    add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-}
-
 /* Without a copy the text must outlive the response; see "What belongs to libmicrohttpd". */
 static struct MHD_Response *response_new(const char *text, size_t length, bool copy,
                                          const char *content_type, bool close)
@@ -56,7 +50,8 @@ static struct MHD_Response *problem_response(enum problem problem, const char *t
 {
     struct MHD_Response *response = response_new(text, length, true, problem_type, close);
     add_retry_after(response, problem_retry_after(problem));
-    add_no_store(response); /* caches may otherwise keep a 404 past a sale's start */
+    /* Caches may otherwise keep a 404 past a sale's start. */
+    add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
@@ -262,7 +257,7 @@ static enum MHD_Result reply_text(struct http_connection *connection, const stru
     struct MHD_Response *response =
         response_new(text, length, copy, answer->content_type, connection->thread->closing);
     add_retry_after(response, answer->retry_after_s);
-    add_no_store(response);
+    add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (answer->new_order_id != 0) {
         snprintf(location, sizeof location, "/order/%llu",
                  (unsigned long long)answer->new_order_id);

@@ -22,18 +22,12 @@ static void print_gauge(FILE *page, const char *name, const char *help, double v
 
 /* ---- queues and connections ---- */
 
-static const char *const call_words[CALL_KINDS] = {
-    [CALL_LOOKUP] = "lookup",   [CALL_PAYMENT] = "payment", [CALL_CANCEL] = "cancel",
-    [CALL_LIST] = "list",       [CALL_ADMIN] = "admin",     [CALL_SALE] = "sale",
-    [CALL_LISTING] = "listing", [CALL_WEBHOOK] = "webhook", [CALL_EVENTS] = "events",
-};
-
 static void print_calls(FILE *page, struct queue *const queues[CALL_KINDS], const char *name,
                         const char *help, size_t (*value)(const struct queue *queue))
 {
     metrics_print_head(page, name, "gauge", help);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        fprintf(page, "%s{call=\"%s\"} %zu\n", name, call_words[kind], value(queues[kind]));
+        fprintf(page, "%s{call=\"%s\"} %zu\n", name, call_kinds[kind].word, value(queues[kind]));
 }
 
 static void print_queues(FILE *page, const struct service *service)
@@ -87,7 +81,8 @@ static void print_state(FILE *page, const char *server, const char *place, enum 
 static void print_servers(FILE *page, struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
-    enum health_state redis = health_redis(health, now_ns), ledger = health_ledger(health, now_ns);
+    enum health_state redis = health_state(health, HEALTH_REDIS, now_ns),
+                      ledger = health_state(health, HEALTH_LEDGER, now_ns);
     bool serves = atomic_load(&service->phase) == SERVICE_SERVES;
     print_gauge(page, "seckill_redis_up", "1 while Redis answers and takes writes.",
                 redis == HEALTH_OK);

@@ -110,21 +110,14 @@ static const char *state_word(struct service *service, int64_t now_ns)
     return health_ready(service->health, now_ns) ? "ready" : "not_ready";
 }
 
-static json_t *server(const char *kind, const char *place, enum health_state state, int64_t took_ns)
+static json_t *server(const struct health *health, enum health_server server, const char *kind,
+                      int64_t now_ns)
 {
-    return json_pack(
-        "{s:s, s:o, s:s, s:o}", "kind", kind, "name", text_json(place), "state", health_word(state),
-        "ms", state == HEALTH_OK ? rounded((double)took_ns / ns_per_ms, 0.001) : json_null());
-}
-
-static json_t *servers(const struct service *service, int64_t now_ns)
-{
-    const struct health *health = service->health;
-    json_t *redis = server("redis", health_place(health, HEALTH_REDIS),
-                           health_redis(health, now_ns), health_took_ns(health, HEALTH_REDIS));
-    json_t *ledger = server("ledger", health_place(health, HEALTH_LEDGER),
-                            health_ledger(health, now_ns), health_took_ns(health, HEALTH_LEDGER));
-    return json_pack("[o, o]", redis, ledger);
+    enum health_state state = health_state(health, server, now_ns);
+    double took_ns = (double)health_took_ns(health, server);
+    return json_pack("{s:s, s:o, s:s, s:o}", "kind", kind, "name",
+                     text_json(health_place(health, server)), "state", health_word(state), "ms",
+                     state == HEALTH_OK ? rounded(took_ns / ns_per_ms, 0.001) : json_null());
 }
 
 /* The daemon's load since the last call. */
@@ -158,13 +151,14 @@ static json_t *own_json(struct live *live, int64_t now_ns)
 {
     struct service *service = live->service;
     int node = order_ids_node(&service->ids);
-    json_t *own = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:o}", "name", live->name, "node",
+    const struct health *health = service->health;
+    json_t *own = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:[o, o]}", "name", live->name, "node",
                             node < 0 ? json_null() : json_integer(node), "address", live->address,
                             "version", SECKILL_VERSION, "started_at", live->started_at, "state",
-                            state_word(service, now_ns), "servers", servers(service, now_ns));
-    json_t *rest = load(live, now_ns);
-    json_object_update(own, rest);
-    json_decref(rest);
+                            state_word(service, now_ns), "servers",
+                            server(health, HEALTH_REDIS, "redis", now_ns),
+                            server(health, HEALTH_LEDGER, "ledger", now_ns));
+    json_object_update_new(own, load(live, now_ns));
     return own;
 }
 
@@ -182,9 +176,11 @@ static json_t *error_json(const struct live *live)
     const struct health *health = live->service->health;
     int64_t now_ns = clock_now_ns();
     if (!live->redis_answers)
-        return failure("redis", redis_error(live->redis), health_redis(health, now_ns));
+        return failure("redis", redis_error(live->redis),
+                       health_state(health, HEALTH_REDIS, now_ns));
     if (!live->ledger_answers)
-        return failure("ledger", ledger_error(live->ledger), health_ledger(health, now_ns));
+        return failure("ledger", ledger_error(live->ledger),
+                       health_state(health, HEALTH_LEDGER, now_ns));
     return json_null();
 }
 
@@ -249,7 +245,7 @@ static bool is_up(enum health_state state)
  * ledger, see order_patience_ns. */
 static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 {
-    live->redis_answers = is_up(health_redis(live->service->health, now_ns));
+    live->redis_answers = is_up(health_state(live->service->health, HEALTH_REDIS, now_ns));
     if (!live->redis_answers)
         return;
     char *text = dump(own);
@@ -262,7 +258,8 @@ static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 static void turn_sales(struct live *live, int64_t now_ns, int64_t now_ms)
 {
     const struct service *service = live->service;
-    bool asked = atomic_load(&service->prepared) && is_up(health_ledger(service->health, now_ns));
+    bool asked = atomic_load(&service->prepared) &&
+                 is_up(health_state(service->health, HEALTH_LEDGER, now_ns));
     live->ledger_answers = asked && live_sales_read(live->sales, live->ledger, now_ms);
     live->redis_answers =
         live_sales_read_redis(live->sales, live->redis_answers ? live->redis : NULL);
@@ -329,7 +326,7 @@ static void run(void *context)
         turn(live);
     } while (worker_sleep_ns(&live->thread, due_ns - clock_now_ns()));
     redis_set_timeout(live->redis, LEAVE_MS_MAX);
-    if (is_up(health_redis(live->service->health, clock_now_ns()))) {
+    if (is_up(health_state(live->service->health, HEALTH_REDIS, clock_now_ns()))) {
         admin_actions_flush(live->service->admin_actions, live->redis);
         live_group_leave(live->group, live->redis);
     }

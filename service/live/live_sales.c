@@ -505,9 +505,7 @@ static json_t *sale_json_of(const struct live_sales *sales, const struct known_s
                   "sold", (int)sale->sold, "left", (int)(sale->total - sale->sold), "sold_per_s",
                   round(known->rate.sold_per_s * 10) / 10, "segments", segments, "segments_more",
                   (int)sale->segments - (int)known->count);
-    json_t *rest = settings_json(&sale->settings);
-    json_object_update(json, rest);
-    json_decref(rest);
+    json_object_update_new(json, settings_json(&sale->settings));
     return json;
 }
 

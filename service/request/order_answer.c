@@ -3,10 +3,8 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "service/metrics/metrics.h"
 #include "sql/orders/orders.h"
 
@@ -25,26 +23,21 @@ char *order_put_escaped(char *at, const char *text)
     }
 }
 
-/* Every accepted order passes here, so it does without printf. Skus, statuses and times need no
- * JSON escapes: their alphabets contain nothing to escape. */
+/* Skus, statuses and times need no JSON escapes: their alphabets contain nothing to escape. */
 char *order_put(char *at, const struct order_text *order)
 {
-    at = stpcpy(at, "{\"order_id\":\"");
-    at = decimal_put(at, order->order_id);
+    at = order_put_number(at, "{\"order_id\":\"", order->order_id);
     at = stpcpy(at, "\",\"sku\":\"");
     at = stpcpy(at, order->sku);
-    at = stpcpy(at, "\",\"round\":");
-    at = decimal_put(at, order->round);
+    at = order_put_number(at, "\",\"round\":", order->round);
     at = stpcpy(at, ",\"user_id\":\"");
     at = order_put_escaped(at, order->user_id);
-    at = stpcpy(at, "\",\"qty\":");
-    at = decimal_put(at, order->qty);
+    at = order_put_number(at, "\",\"qty\":", order->qty);
     if (order->ordered != 0)
-        at = decimal_put(stpcpy(at, ",\"ordered_qty\":"), order->ordered);
-    at = stpcpy(at, ",\"segment\":");
-    at = decimal_put(at, order->segment);
+        at = order_put_number(at, ",\"ordered_qty\":", order->ordered);
+    at = order_put_number(at, ",\"segment\":", order->segment);
     if (order->version != 0)
-        at = decimal_put(stpcpy(at, ",\"version\":"), order->version);
+        at = order_put_number(at, ",\"version\":", order->version);
     at = stpcpy(at, ",\"status\":\"");
     at = stpcpy(at, order->status);
     at = stpcpy(at, "\",\"created_at\":\"");

@@ -242,6 +242,29 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
     return count;
 }
 
+size_t queue_take_marked(struct queue *queue, struct request **requests_out, size_t max,
+                         int wait_ms)
+{
+    struct request *withdrawn[CALL_BATCH_MAX];
+    size_t taken = 0, dropped = 0;
+    assert(max <= CALL_BATCH_MAX);
+    size_t count = queue_take(queue, requests_out, max, 0, wait_ms);
+    for (size_t i = 0; i < count; i++)
+        if (request_move(requests_out[i], REQUEST_QUEUED, REQUEST_TAKEN))
+            requests_out[taken++] = requests_out[i];
+        else
+            withdrawn[dropped++] = requests_out[i];
+    queue_give_back(queue, withdrawn, dropped);
+    return taken;
+}
+
+void queue_give_back(struct queue *queue, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        queue_leave(queue, requests[i]->flow);
+    request_return_all(requests, count);
+}
+
 bool queue_waiting(const struct queue *queue)
 {
     return atomic_load_explicit(&queue->waiting, memory_order_relaxed) > 0;

@@ -71,6 +71,16 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
 size_t queue_take(struct queue *queue, struct request **requests_out, size_t max,
                   int64_t patience_ns, int wait_ms);
 
+/* Takes a batch likewise, without patience, and marks its requests as taken; those whose deadline
+ * came first go back to their HTTP threads. Returns the number of the others, at the array's
+ * beginning. `max`: CALL_BATCH_MAX at most. */
+size_t queue_take_marked(struct queue *queue, struct request **requests_out, size_t max,
+                         int wait_ms);
+
+/* Gives requests that will not return to the queue back to their HTTP threads, and frees their
+ * places. Overwrites the array. */
+void queue_give_back(struct queue *queue, struct request **requests, size_t count);
+
 /* True when requests wait; a hint, as other threads may take them meanwhile. */
 bool queue_waiting(const struct queue *queue);
 

@@ -126,15 +126,16 @@ void request_answer_late(struct request *request, enum call_kind kind, int64_t s
 
 /* A batch is answered when all of it is done, so kinds with long calls have short batches. */
 const struct call_kind_row call_kinds[CALL_KINDS] = {
-    [CALL_LOOKUP] = {"call-lookups", "lookups_failed", 4096, CALL_BATCH_MAX, 60, false},
-    [CALL_PAYMENT] = {"call-payments", "payments_failed", 4096, CALL_BATCH_MAX, 100, false},
-    [CALL_CANCEL] = {"call-cancels", "cancels_failed", 4096, CALL_BATCH_MAX, 150, true},
-    [CALL_LIST] = {"call-lists", "lists_failed", 1024, 1, 300, false},
-    [CALL_ADMIN] = {"call-admin", "admin_failed", 64, 1, 0, true},
-    [CALL_SALE] = {"call-sales", "sales_failed", 64, 1, 0, true},
-    [CALL_LISTING] = {"call-listings", "listings_failed", 64, 1, 300, true},
-    [CALL_WEBHOOK] = {"call-webhooks", "webhooks_failed", 64, 1, 0, true},
-    [CALL_EVENTS] = {"event-feed", "feed_failed", 256, 0, 100, false},
+    [CALL_LOOKUP] = {"lookup", "call-lookups", "lookups_failed", 4096, CALL_BATCH_MAX, 60, false},
+    [CALL_PAYMENT] = {"payment", "call-payments", "payments_failed", 4096, CALL_BATCH_MAX, 100,
+                      false},
+    [CALL_CANCEL] = {"cancel", "call-cancels", "cancels_failed", 4096, CALL_BATCH_MAX, 150, true},
+    [CALL_LIST] = {"list", "call-lists", "lists_failed", 1024, 1, 300, false},
+    [CALL_ADMIN] = {"admin", "call-admin", "admin_failed", 64, 1, 0, true},
+    [CALL_SALE] = {"sale", "call-sales", "sales_failed", 64, 1, 0, true},
+    [CALL_LISTING] = {"listing", "call-listings", "listings_failed", 64, 1, 300, true},
+    [CALL_WEBHOOK] = {"webhook", "call-webhooks", "webhooks_failed", 64, 1, 0, true},
+    [CALL_EVENTS] = {"events", "event-feed", "feed_failed", 256, 0, 100, false},
 };
 
 int call_bound_ms(const struct config *config, bool locks)

@@ -64,6 +64,7 @@ enum {
 };
 
 struct call_kind_row {
+    const char *word;   /* in metrics */
     const char *thread; /* name of its worker's thread */
     const char *failed; /* log event when a server fails a batch of them */
     size_t places;      /* calls at most, waiting or with the worker */

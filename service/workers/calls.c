@@ -26,30 +26,6 @@ struct call_worker_thread {
     struct request *requests[CALL_BATCH_MAX];
 };
 
-static void give_back(struct call_worker_thread *thread, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        queue_leave(thread->queue, requests[i]->flow);
-    request_return_all(requests, count);
-}
-
-/* Marks the requests as taken, and returns those whose deadline came first. Returns the number left
- * to carry. */
-static size_t mark_taken(struct call_worker_thread *thread, size_t count)
-{
-    struct request *withdrawn[CALL_BATCH_MAX];
-    size_t taken = 0, dropped = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct request *request = thread->requests[i];
-        if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN))
-            thread->requests[taken++] = request;
-        else
-            withdrawn[dropped++] = request;
-    }
-    give_back(thread, withdrawn, dropped);
-    return taken;
-}
-
 /* Returns the queue that a request goes on in, with a place in it. Locks of segments are waited for
  * in one queue alone, so that the calls that need none never wait for Redis. Its worker may have
  * ended, but not once it has seen the place: see run. NULL, with an answer: there is no place. */
@@ -120,14 +96,13 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
         group[done++] = request;
     }
-    give_back(thread, group, done);
+    queue_give_back(thread->queue, group, done);
 }
 
 /* Makes one pass per work; a kind has few. */
 static void carry(struct call_worker_thread *thread, size_t count)
 {
     struct request *group[CALL_BATCH_MAX];
-    count = mark_taken(thread, count);
     while (count > 0) {
         const struct request_call *call = &thread->requests[0]->call;
         call_work *work = call->work;
@@ -165,10 +140,9 @@ static void run(void *context)
     thread->kind = &call_kinds[thread->base.number];
     thread->queue = queue;
     thread->worker = (struct call_worker){.service = service, .stock = thread->base.stock};
-    assert(thread->kind->batch <= CALL_BATCH_MAX);
     prctl(PR_SET_NAME, thread->kind->thread);
     while (!queue_stopped(queue) || queue_depth(queue) > 0) {
-        size_t taken = queue_take(queue, thread->requests, thread->kind->batch, 0, IDLE_MS);
+        size_t taken = queue_take_marked(queue, thread->requests, thread->kind->batch, IDLE_MS);
         int64_t start_ns = clock_now_ns();
         carry(thread, taken);
         if (taken > 0)

@@ -276,26 +276,9 @@ static bool try_answer(struct feed *feed, struct request *request, int64_t now_n
 
 static void give_back(struct feed *feed, struct request **requests, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         request_move(requests[i], REQUEST_TAKEN, REQUEST_DONE);
-        queue_leave(feed->queue, requests[i]->flow);
-    }
-    request_return_all(requests, count);
-}
-
-static void take(struct feed *feed)
-{
-    struct request *taken[PLACES_MAX];
-    size_t room = PLACES_MAX - feed->count, withdrawn = 0;
-    int wait_ms = feed->count > 0 ? PERIOD_MS : IDLE_MS;
-    size_t count = queue_take(feed->queue, taken, room, 0, wait_ms);
-    for (size_t i = 0; i < count; i++) {
-        if (request_move(taken[i], REQUEST_QUEUED, REQUEST_TAKEN))
-            feed->requests[feed->count++] = taken[i];
-        else
-            taken[withdrawn++] = taken[i];
-    }
-    give_back(feed, taken, withdrawn);
+    queue_give_back(feed->queue, requests, count);
 }
 
 static void answer_all(struct feed *feed)
@@ -317,7 +300,9 @@ static void run(void *context)
     struct feed *feed = context;
     feed->queue = feed->base.service->calls[CALL_EVENTS];
     while (!queue_stopped(feed->queue) || queue_depth(feed->queue) > 0) {
-        take(feed);
+        int wait_ms = feed->count > 0 ? PERIOD_MS : IDLE_MS;
+        feed->count += queue_take_marked(feed->queue, feed->requests + feed->count,
+                                         PLACES_MAX - feed->count, wait_ms);
         if (feed->count == 0)
             continue;
         if (clock_now_ns() - feed->looked_ns >= PERIOD_MS * CLOCK_NS_PER_MS)

@@ -481,27 +481,19 @@ void health_join(struct health **health)
 
 /* ---- the readers ---- */
 
-static enum health_state last_seen(const struct service_worker *worker, int64_t now_ns)
+enum health_state health_state(const struct health *health, enum health_server server,
+                               int64_t now_ns)
 {
-    const struct probe *probe = probe_of(worker);
+    const struct probe *probe = probe_of(health->probes[server]);
     bool old = now_ns - atomic_load(&probe->answered_ns) > ANSWER_AGE_MS * CLOCK_NS_PER_MS;
     return old ? HEALTH_DOWN : (enum health_state)atomic_load(&probe->state);
-}
-
-enum health_state health_redis(const struct health *health, int64_t now_ns)
-{
-    return last_seen(health->probes[HEALTH_REDIS], now_ns);
-}
-
-enum health_state health_ledger(const struct health *health, int64_t now_ns)
-{
-    return last_seen(health->probes[HEALTH_LEDGER], now_ns);
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)
 {
     return atomic_load(&health->probes[HEALTH_REDIS]->service->prepared) &&
-           health_ledger(health, now_ns) == HEALTH_OK && health_redis(health, now_ns) == HEALTH_OK;
+           health_state(health, HEALTH_LEDGER, now_ns) == HEALTH_OK &&
+           health_state(health, HEALTH_REDIS, now_ns) == HEALTH_OK;
 }
 
 const char *health_place(const struct health *health, enum health_server server)

@@ -48,8 +48,8 @@ void health_stop(struct health *health);
 void health_join(struct health **health);
 
 /* The last known state at `now_ns` (monotonic). Any thread, without waiting. */
-enum health_state health_redis(const struct health *health, int64_t now_ns);
-enum health_state health_ledger(const struct health *health, int64_t now_ns);
+enum health_state health_state(const struct health *health, enum health_server server,
+                               int64_t now_ns);
 
 /* True when the daemon sells: it is prepared, and both servers accept writes. Any thread, without
  * waiting. */

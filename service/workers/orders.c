@@ -60,9 +60,8 @@ static void refuse(struct order_worker *worker, size_t count)
             if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) /* else see answer */
                 metrics_count(METRIC_ORDERS_UNAVAILABLE);
         }
-        queue_leave(worker->base.service->orders, request->flow);
     }
-    request_return_all(worker->requests, count);
+    queue_give_back(worker->base.service->orders, worker->requests, count);
 }
 
 enum { ID_PARTS = (STOCK_BATCH_MAX + ORDER_ID_RESERVE_MAX - 1) / ORDER_ID_RESERVE_MAX };
@@ -112,9 +111,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
         worker->requests[taken++] = request;
     }
     assert(taken + dropped == count);
-    for (size_t i = 0; i < dropped; i++)
-        queue_leave(worker->base.service->orders, withdrawn[i]->flow);
-    request_return_all(withdrawn, dropped);
+    queue_give_back(worker->base.service->orders, withdrawn, dropped);
     return taken;
 }
 
@@ -158,10 +155,9 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
         }
-        queue_leave(worker->base.service->orders, request->flow);
         worker->requests[decided++] = request;
     }
-    request_return_all(worker->requests, decided);
+    queue_give_back(worker->base.service->orders, worker->requests, decided);
     return decided;
 }
 

@@ -33,16 +33,13 @@ enum {
 
 /* ---- what stands in for the threads of health, and for the live thread ---- */
 
-enum health_state health_redis(const struct health *health, int64_t now_ns)
+enum health_state health_state(const struct health *health, enum health_server server,
+                               int64_t now_ns)
 {
     (void)health;
+    (void)server;
     (void)now_ns;
     return HEALTH_DOWN;
-}
-
-enum health_state health_ledger(const struct health *health, int64_t now_ns)
-{
-    return health_redis(health, now_ns);
 }
 
 bool health_durable(const struct health *health)
@@ -53,7 +50,7 @@ bool health_durable(const struct health *health)
 
 bool health_ready(const struct health *health, int64_t now_ns)
 {
-    return health_redis(health, now_ns) == HEALTH_OK;
+    return health_state(health, HEALTH_LEDGER, now_ns) == HEALTH_OK;
 }
 
 bool health_news(const struct health *health)
