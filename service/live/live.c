@@ -12,18 +12,17 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/worker.h"
 #include "service/live/admin_actions.h"
 #include "service/live/live_events.h"
 #include "service/live/live_group.h"
 #include "service/request/faults.h"
 #include "service/request/prepared.h"
 #include "service/workers/health.h"
+#include "service/workers/workers.h"
 
 enum {
     REDIS_MS_MAX = 500,
@@ -38,10 +37,7 @@ enum {
 static const double ns_per_ms = 1e6;
 
 struct live {
-    struct worker thread;
-    struct service *service;
-    struct redis *redis;
-    struct ledger *ledger;
+    struct service_worker base;
     struct live_group *group;
     struct live_sales *sales;
     struct live_events *events;
@@ -123,7 +119,7 @@ static json_t *server(const struct health *health, enum health_server server, co
 /* The daemon's load since the last call. */
 static json_t *load(struct live *live, int64_t now_ns)
 {
-    struct service *service = live->service;
+    struct service *service = live->base.service;
     struct rates_figures figures;
     double cpu_s = process_stats_cpu_s(), cpu_before_s = live->cpu_s;
     unsigned open = atomic_load(&service->public_use.open) + atomic_load(&service->admin_use.open);
@@ -149,7 +145,7 @@ static json_t *load(struct live *live, int64_t now_ns)
 /* The daemon's object, without age_ms. */
 static json_t *own_json(struct live *live, int64_t now_ns)
 {
-    struct service *service = live->service;
+    struct service *service = live->base.service;
     int node = order_ids_node(&service->ids);
     const struct health *health = service->health;
     json_t *own = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:[o, o]}", "name", live->name, "node",
@@ -173,13 +169,13 @@ static json_t *failure(const char *server, const char *error, enum health_state 
 
 static json_t *error_json(const struct live *live)
 {
-    const struct health *health = live->service->health;
+    const struct health *health = live->base.service->health;
     int64_t now_ns = clock_now_ns();
     if (!live->redis_answers)
-        return failure("redis", redis_error(live->redis),
+        return failure("redis", redis_error(live->base.redis),
                        health_state(health, HEALTH_REDIS, now_ns));
     if (!live->ledger_answers)
-        return failure("ledger", ledger_error(live->ledger),
+        return failure("ledger", ledger_error(live->base.ledger),
                        health_state(health, HEALTH_LEDGER, now_ns));
     return json_null();
 }
@@ -245,24 +241,24 @@ static bool is_up(enum health_state state)
  * ledger, see order_patience_ns. */
 static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 {
-    live->redis_answers = is_up(health_state(live->service->health, HEALTH_REDIS, now_ns));
+    live->redis_answers = is_up(health_state(live->base.service->health, HEALTH_REDIS, now_ns));
     if (!live->redis_answers)
         return;
     char *text = dump(own);
-    live->redis_answers = live_group_turn(live->group, live->redis, text, now_ns);
-    admin_actions_flush(live->service->admin_actions, live->redis);
-    atomic_store(&live->service->other_daemons, live_group_others(live->group));
+    live->redis_answers = live_group_turn(live->group, live->base.redis, text, now_ns);
+    admin_actions_flush(live->base.service->admin_actions, live->base.redis);
+    atomic_store(&live->base.service->other_daemons, live_group_others(live->group));
     free(text);
 }
 
 static void turn_sales(struct live *live, int64_t now_ns, int64_t now_ms)
 {
-    const struct service *service = live->service;
+    const struct service *service = live->base.service;
     bool asked = atomic_load(&service->prepared) &&
                  is_up(health_state(service->health, HEALTH_LEDGER, now_ns));
-    live->ledger_answers = asked && live_sales_read(live->sales, live->ledger, now_ms);
+    live->ledger_answers = asked && live_sales_read(live->sales, live->base.ledger, now_ms);
     live->redis_answers =
-        live_sales_read_redis(live->sales, live->redis_answers ? live->redis : NULL);
+        live_sales_read_redis(live->sales, live->redis_answers ? live->base.redis : NULL);
 }
 
 /* Counts the refunds that are due, unless the ledger has just failed: a turn waits for one time
@@ -272,7 +268,7 @@ static void turn_refunds(struct live *live)
     struct ledger_refunds_due refunds;
     if (!live->ledger_answers || (live->refunds_known && live->turns % REFUNDS_TURNS != 0))
         return;
-    live->ledger_answers = ledger_refunds_count(live->ledger, &refunds) == LEDGER_OK;
+    live->ledger_answers = ledger_refunds_count(live->base.ledger, &refunds) == LEDGER_OK;
     if (!live->ledger_answers)
         return;
     pthread_mutex_lock(&live->mutex);
@@ -283,14 +279,14 @@ static void turn_refunds(struct live *live)
 
 static void turn_events(struct live *live)
 {
-    if (live->ledger_answers && live->service->config.events_retention_h > 0)
-        live->ledger_answers = live_events_read(live->events, live->ledger);
+    if (live->ledger_answers && live->base.service->config.events_retention_h > 0)
+        live->ledger_answers = live_events_read(live->events, live->base.ledger);
 }
 
 /* Does not log failures: the probes of both servers do. */
 static void turn(struct live *live)
 {
-    int64_t now_ns = clock_now_ns(), now_ms = synced_clock_ms(&live->service->clock);
+    int64_t now_ns = clock_now_ns(), now_ms = synced_clock_ms(&live->base.service->clock);
     if (live->turns++ % PROCESS_TURNS == 0)
         look_at_process(live);
     json_t *own = own_json(live, now_ns);
@@ -300,35 +296,34 @@ static void turn(struct live *live)
     turn_events(live);
     publish(live, own, now_ms);
     json_decref(own);
-    progress_tell(&live->progress, live->service, live->sales, now_ns);
-    faults_log_damage(live->ledger);
-    fault_clear(redis_fault(live->redis));
-    fault_clear(ledger_fault(live->ledger));
+    progress_tell(&live->progress, live->base.service, live->sales, now_ns);
+    faults_log_damage(live->base.ledger);
+    fault_clear(redis_fault(live->base.redis));
+    fault_clear(ledger_fault(live->base.ledger));
 }
 
 /* Waits until the daemon is ready: a page would raise alarms about servers not probed yet. */
 static void wait_for_ready(struct live *live)
 {
     int64_t until_ns = clock_now_ns() + BEGIN_MS_MAX * CLOCK_NS_PER_MS;
-    while (!health_ready(live->service->health, clock_now_ns()) && clock_now_ns() < until_ns &&
-           worker_sleep_ns(&live->thread, BEGIN_PAUSE_MS * CLOCK_NS_PER_MS))
+    while (!health_ready(live->base.service->health, clock_now_ns()) && clock_now_ns() < until_ns &&
+           worker_sleep_ns(&live->base.thread, BEGIN_PAUSE_MS * CLOCK_NS_PER_MS))
         ;
 }
 
 static void run(void *context)
 {
     struct live *live = context;
-    prctl(PR_SET_NAME, "live");
     wait_for_ready(live);
     int64_t due_ns = 0;
     do {
         due_ns = clock_now_ns() + LIVE_PAUSE_MS * CLOCK_NS_PER_MS;
         turn(live);
-    } while (worker_sleep_ns(&live->thread, due_ns - clock_now_ns()));
-    redis_set_timeout(live->redis, LEAVE_MS_MAX);
-    if (is_up(health_state(live->service->health, HEALTH_REDIS, clock_now_ns()))) {
-        admin_actions_flush(live->service->admin_actions, live->redis);
-        live_group_leave(live->group, live->redis);
+    } while (worker_sleep_ns(&live->base.thread, due_ns - clock_now_ns()));
+    redis_set_timeout(live->base.redis, LEAVE_MS_MAX);
+    if (is_up(health_state(live->base.service->health, HEALTH_REDIS, clock_now_ns()))) {
+        admin_actions_flush(live->base.service->admin_actions, live->base.redis);
+        live_group_leave(live->group, live->base.redis);
     }
 }
 
@@ -370,37 +365,36 @@ void live_print_events(struct live *live, FILE *page)
 
 /* ---- start and end ---- */
 
-static int bounded(unsigned timeout_ms, int max_ms)
+static void close_live(void *self)
 {
-    return timeout_ms < (unsigned)max_ms ? (int)timeout_ms : max_ms;
+    struct live *live = self;
+    live_group_close(&live->group);
+    live_sales_close(&live->sales);
+    live_events_close(&live->events);
+    prepared_release(&live->page);
+    pthread_mutex_destroy(&live->mutex);
 }
 
-static bool open_connections(struct live *live)
-{
-    const struct config *config = &live->service->config;
-    char *error = live->service->error;
-    live->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, REDIS_MS_MAX),
-                             error, REASON_SIZE);
-    if (live->redis)
-        live->ledger =
-            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX), error,
-                        REASON_SIZE);
-    return live->ledger;
-}
+static const struct worker_kind live_kind = {
+    .name = "live",
+    .size = sizeof(struct live),
+    .servers = WORKER_OF_REDIS | WORKER_OF_LEDGER,
+    .redis_ms_max = REDIS_MS_MAX,
+    .ledger_ms_max = LEDGER_MS_MAX,
+    .run = run,
+    .close = close_live,
+};
 
 bool live_start(struct service *service, const char *address)
 {
-    struct live *live = memory_must(calloc(1, sizeof *live));
-    live->service = service;
+    struct live *live = (struct live *)service_worker_open(&live_kind, service, 0);
+    if (!live)
+        return false;
     pthread_mutex_init(&live->mutex, NULL);
     make_name(live, address);
     live->group = live_group_open(live->name);
     live->events = live_events_open();
     live->sales = live_sales_open(strcmp(service->config.strategy, "database") != 0);
-    if (!open_connections(live)) {
-        live_join(&live);
-        return false;
-    }
     admin_actions_name(service->admin_actions, live->name);
     ledger_time_format(clock_wall_ms(), live->started_at);
     live->cpu_s = process_stats_cpu_s();
@@ -408,31 +402,19 @@ bool live_start(struct service *service, const char *address)
     rates_begin(&live->rates, live->progress.told_ns);
     rates_begin(&live->progress.rates, live->progress.told_ns);
     look_at_process(live);
-    if (!worker_start(&live->thread, run, live))
-        abort();
+    service_worker_start(&live->base);
     service->live = live;
     return true;
 }
 
 void live_stop(struct live *live)
 {
-    if (live)
-        worker_stop(&live->thread);
+    service_worker_stop((struct service_worker *)live);
 }
 
-void live_join(struct live **live_pointer)
+void live_join(struct live **live)
 {
-    struct live *live = *live_pointer;
-    *live_pointer = NULL;
-    if (!live)
-        return;
-    worker_join(&live->thread);
-    live_group_close(&live->group);
-    live_sales_close(&live->sales);
-    live_events_close(&live->events);
-    redis_close(&live->redis);
-    ledger_close(&live->ledger);
-    prepared_release(&live->page);
-    pthread_mutex_destroy(&live->mutex);
-    free(live);
+    struct service_worker *worker = (struct service_worker *)*live;
+    *live = NULL;
+    service_worker_join(&worker);
 }

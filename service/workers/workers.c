@@ -82,22 +82,22 @@ static bool open_connections(struct service_worker *worker)
 {
     struct service *service = worker->service;
     const struct config *config = &service->config;
+    const struct worker_kind *kind = worker->kind;
     char *error = service->error;
-    unsigned max_ms = worker->kind->timeout_ms_max;
-    switch (worker->kind->servers) {
-    case WORKER_OF_REDIS:
-        worker->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, max_ms),
-                                   error, REASON_SIZE);
-        return worker->redis;
-    case WORKER_OF_LEDGER:
-        worker->ledger = ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, max_ms),
-                                     error, REASON_SIZE);
-        return worker->ledger;
-    case WORKER_OF_STOCK:
+    if (kind->servers & WORKER_OF_REDIS)
+        worker->redis =
+            redis_open(config->redis_url, bounded(config->redis_timeout_ms, kind->redis_ms_max),
+                       error, REASON_SIZE);
+    if (kind->servers & WORKER_OF_LEDGER)
+        worker->ledger =
+            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, kind->ledger_ms_max),
+                        error, REASON_SIZE);
+    if (kind->servers & WORKER_OF_STOCK)
         worker->stock = stock_open(&service->stock, service->sale_cache, error, REASON_SIZE);
-        break;
-    }
-    return worker->stock;
+    unsigned opened = (worker->redis ? WORKER_OF_REDIS : 0) |
+                      (worker->ledger ? WORKER_OF_LEDGER : 0) |
+                      (worker->stock ? WORKER_OF_STOCK : 0);
+    return opened == kind->servers;
 }
 
 struct service_worker *service_worker_open(const struct worker_kind *kind, struct service *service,

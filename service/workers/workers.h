@@ -56,8 +56,8 @@ bool election_held(const struct election *election);
 
 /* ---- one worker ---- */
 
-/* The servers that a worker has its own connections to. */
-enum worker_servers { WORKER_OF_REDIS, WORKER_OF_LEDGER, WORKER_OF_STOCK };
+/* The servers that a worker has its own connections to, as bits. */
+enum { WORKER_OF_REDIS = 1, WORKER_OF_LEDGER = 2, WORKER_OF_STOCK = 4 };
 
 /* The first member of each worker's struct. */
 struct service_worker {
@@ -65,7 +65,7 @@ struct service_worker {
     const struct worker_kind *kind;
     struct service *service;
     unsigned number; /* among the workers of its kind, from 0 */
-    /* One of these, as its kind's `servers` says. */
+    /* Some of these, as its kind's `servers` says. */
     struct redis *redis;
     struct ledger *ledger;
     struct stock *stock;
@@ -76,10 +76,10 @@ struct service_worker {
 struct worker_kind {
     const char *name; /* the thread's name */
     size_t size;      /* of the worker's struct */
-    enum worker_servers servers;
-    unsigned timeout_ms_max;          /* upper bound for its servers' time-outs; 0: as configured */
-    void (*run)(void *self);          /* the thread */
-    const struct election_task *task; /* in place of `run`: what one daemon of many does */
+    unsigned servers;
+    unsigned redis_ms_max, ledger_ms_max; /* bounds of their time-outs; 0: as configured */
+    void (*run)(void *self);              /* the thread */
+    const struct election_task *task;     /* in place of `run`: what one daemon of many does */
 
     /* Makes whatever else the worker needs. False with the reason in service->error. May be NULL. */
     bool (*open)(void *self);
