@@ -88,7 +88,7 @@ static json_t *orders_json(json_t *sales, uint64_t next)
     return page;
 }
 
-static void audit_orders(struct call_worker *worker, struct request *request)
+static void audit_orders(struct service_worker *worker, struct request *request)
 {
     uint64_t end = 0;
     const struct request_call *asked = &request->call;
@@ -135,7 +135,7 @@ static json_t *audit_json(const struct stock_audit *audit, int64_t as_of_ms)
 }
 
 /* Adds nothing for a sale without a limit per user: its users are not counted. */
-static bool add_users(struct call_worker *worker, const struct request_call *asked,
+static bool add_users(struct service_worker *worker, const struct request_call *asked,
                       const struct ledger_sale *sale, json_t *page)
 {
     struct ledger_audit_users users = {.users = 0};
@@ -153,7 +153,7 @@ static bool add_users(struct call_worker *worker, const struct request_call *ask
 }
 
 /* Allocates the audit: with a row per segment it is too large for a thread's stack. */
-static void audit_sale(struct call_worker *worker, struct request *request)
+static void audit_sale(struct service_worker *worker, struct request *request)
 {
     struct stock_audit *audit = memory_must(malloc(sizeof *audit));
     int64_t asked_ms = synced_clock_ms(&worker->service->clock);

@@ -29,7 +29,7 @@ enum call_start call_send(struct request *request, call_work *work, bool changes
     return START_TO_CALL_WORKER;
 }
 
-static void work_each(struct call_worker *worker, struct request **requests, size_t count)
+static void work_each(struct service_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         requests[i]->call.work_one(worker, requests[i]);
@@ -80,7 +80,7 @@ void call_end_action(enum log_level level, const char *event, struct service *se
     admin_actions_note(service->admin_actions, &noted);
 }
 
-int call_lock_wait_ms(const struct call_worker *worker, const struct request *request)
+int call_lock_wait_ms(const struct service_worker *worker, const struct request *request)
 {
     enum { EXTRA_MS = 2000 }; /* to recover the segment, and for other waiting calls */
     const struct config *config = &worker->service->config;
@@ -135,15 +135,6 @@ bool call_read_number(const char *text, size_t length, uint64_t max, uint64_t *n
     bool number = length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
     *number_out = number ? strtoull(text, NULL, 10) : 0;
     return number && *number_out <= max;
-}
-
-bool call_copy_limit(const char *text, size_t length, char *limit_out)
-{
-    enum { LIMIT_MAX = 1000, DIGITS_MAX = 4 };
-    uint64_t number = 0;
-    bool valid = length <= DIGITS_MAX && call_read_number(text, length, LIMIT_MAX, &number);
-    *(uint32_t *)(void *)limit_out = (uint32_t)number;
-    return valid && number > 0;
 }
 
 /* Collects the query's parameters in an object of texts. */

@@ -8,6 +8,7 @@
 #include "service/log/log.h"
 #include "service/request/request.h"
 #include "service/service.h"
+#include "service/workers/workers.h"
 
 /* The next step after a handler. */
 enum call_start {
@@ -130,7 +131,7 @@ enum call_start call_send_one(struct request *request, call_work_one *work, bool
 /* Milliseconds that a call may still wait for locks of segments, 0: none. A dead holder's lease
  * ends in that time, and enough of the call's own time remains to report that the locks were
  * taken. */
-int call_lock_wait_ms(const struct call_worker *worker, const struct request *request);
+int call_lock_wait_ms(const struct service_worker *worker, const struct request *request);
 
 /* ---- for service/calls/ only: parts of a call ---- */
 
@@ -151,6 +152,7 @@ enum call_field_kind {
     FIELD_TIME,           /* int64_t: a time of RFC 3339 as ms since 1970 */
     FIELD_TIME_OR_NULL,   /* the same; null is 0 */
     FIELD_WORD,           /* bool: one of two words */
+    FIELD_DIGITS,         /* uint32_t: a FIELD_NUMBER as text, of a query */
 };
 
 /* A member that a body may have, or a parameter of a query. */
@@ -196,9 +198,15 @@ bool call_read_body(struct request *request, const struct call *call, const stru
 bool call_read_query(struct request *request, const struct call *call,
                      const struct call_body *query);
 
-/* Field readers for queries: an order's id to a uint64_t, and the rows of a page to a uint32_t. */
+/* A field reader for queries: an order's id to a uint64_t. */
 bool call_copy_order_id(const char *text, size_t length, char *id_out);
-bool call_copy_limit(const char *text, size_t length, char *limit_out);
+
+/* The rows of a page. */
+#define LIMIT_FIELD                                                                                \
+    {                                                                                              \
+        "limit", FIELD_DIGITS, offsetof(struct request_call, limit),                               \
+            "limit must be a whole number from 1 to 1000.", .min = 1, .max = 1000                  \
+    }
 
 /* Reads a whole number of at most 19 digits, and nothing else. False when it is none, or greater
  * than `max`. */

@@ -24,23 +24,14 @@ static bool copy_cursor(const char *text, size_t length, char *cursor_out)
             call_read_number(text + digits + 1, length - digits - 1, INT64_MAX, &cursor->mark));
 }
 
-static bool copy_wait(const char *text, size_t length, char *wait_out)
-{
-    uint64_t wait_s;
-    bool valid = call_read_number(text, length, FEED_WAIT_S_MAX, &wait_s);
-    *(uint32_t *)(void *)wait_out = (uint32_t)wait_s;
-    return valid;
-}
-
 static const struct call_body events_query = {
     .fields =
         {
             {"after", FIELD_TEXT, offsetof(struct request_call, cursor),
              "after must be a cursor, as next gives it, or end.", .copy = copy_cursor},
-            {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
-             "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
-            {"wait_s", FIELD_TEXT, offsetof(struct request_call, wait_s),
-             "wait_s must be a whole number from 0 to 30.", .copy = copy_wait},
+            LIMIT_FIELD,
+            {"wait_s", FIELD_DIGITS, offsetof(struct request_call, wait_s),
+             "wait_s must be a whole number from 0 to 30.", .max = FEED_WAIT_S_MAX},
         },
     .other = "There is a query parameter other than after, limit and wait_s.",
 };

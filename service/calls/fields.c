@@ -122,6 +122,16 @@ static bool read_number(const json_t *value, const struct call_field *field, voi
     return json_is_integer(value) && number >= field->min && number <= field->max;
 }
 
+static bool read_digits(const json_t *value, const struct call_field *field, void *out)
+{
+    uint64_t number = 0;
+    bool valid = json_is_string(value) &&
+                 call_read_number(json_string_value(value), json_string_length(value),
+                                  (uint64_t)field->max, &number);
+    *(uint32_t *)out = (uint32_t)number;
+    return valid && number >= (uint64_t)field->min;
+}
+
 /* Null, which unsets a setting, is stored as 0. */
 static bool read_field(const json_t *value, const struct call_field *field, void *out)
 {
@@ -143,6 +153,8 @@ static bool read_field(const json_t *value, const struct call_field *field, void
                (json_is_string(value) && sale_time_parse(json_string_value(value), out));
     case FIELD_WORD:
         return read_word(value, field, out);
+    case FIELD_DIGITS:
+        return read_digits(value, field, out);
     default:
         return read_number(value, field, out);
     }

@@ -32,8 +32,7 @@ static const struct call_body orders_query = {
              "status must be reserved, paid, cancelled, expired or refunded.", .copy = copy_status},
             {"after", FIELD_TEXT, offsetof(struct request_call, after),
              "after must be an order id, as next gives it.", .copy = call_copy_order_id},
-            {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
-             "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+            LIMIT_FIELD,
         },
     .other = "There is a query parameter other than sku, status, after and limit.",
 };
@@ -68,7 +67,7 @@ static void answer_page(struct answer *answer, const struct ledger_record *order
 
 /* Limits the memory for pages, because clients may not read their answers; the shop's limit is
  * lower, so that its lists of users' orders cannot lock operators out. */
-static void page(struct call_worker *worker, struct request *request)
+static void page(struct service_worker *worker, struct request *request)
 {
     struct request_call *asked = &request->call;
     size_t count = 0;
@@ -174,7 +173,7 @@ static json_t *payments_json(const struct ledger_payment_row *rows, size_t count
     return page;
 }
 
-static void page_payments(struct call_worker *worker, struct request *request)
+static void page_payments(struct service_worker *worker, struct request *request)
 {
     struct request_call *asked = &request->call;
     struct ledger_payment_row *rows = memory_must(calloc(asked->limit, sizeof *rows));
@@ -202,8 +201,7 @@ enum call_start call_list_payments(struct request *request, const struct call *c
                  "order_id must be an order's id.", .copy = copy_order},
                 {"after", FIELD_TEXT, offsetof(struct request_call, place),
                  "after must be a place in the list, as next gives it.", .copy = copy_place},
-                {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
-                 "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+                LIMIT_FIELD,
             },
         .other = "There is a query parameter other than state, sku, order_id, after and limit.",
     };
@@ -226,7 +224,7 @@ static json_t *page_json(const struct ledger_sale *sales, size_t count, bool ful
     return page;
 }
 
-static void list(struct call_worker *worker, struct request *request)
+static void list(struct service_worker *worker, struct request *request)
 {
     const struct request_call *asked = &request->call;
     size_t count = 0;
@@ -246,8 +244,7 @@ enum call_start call_sale_list(struct request *request, const struct call *call)
             {
                 {"after", FIELD_TEXT, offsetof(struct request_call, sku),
                  "after must be a sku, as next gives it.", .copy = identifier_copy},
-                {"limit", FIELD_TEXT, offsetof(struct request_call, limit),
-                 "limit must be a whole number from 1 to 1000.", .copy = call_copy_limit},
+                LIMIT_FIELD,
             },
         .other = "There is a query parameter other than after and limit.",
     };

@@ -119,7 +119,7 @@ enum call_start call_live_get(struct request *request, const struct call *call)
     return START_ANSWERED;
 }
 
-static void list_actions(struct call_worker *worker, struct request *request)
+static void list_actions(struct service_worker *worker, struct request *request)
 {
     json_t *list = admin_actions_list(worker->service->admin_actions, stock_redis(worker->stock));
     if (list)

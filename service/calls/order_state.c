@@ -30,7 +30,7 @@ static void answer_no_order(const struct service *service, struct request *reque
                   pod == service->config.pod ? NULL : detail);
 }
 
-static void answer_found(struct call_worker *worker, struct request *request,
+static void answer_found(struct service_worker *worker, struct request *request,
                          enum ledger_result found, const struct ledger_record *record)
 {
     if (found == LEDGER_OK && record->damaged)
@@ -43,7 +43,7 @@ static void answer_found(struct call_worker *worker, struct request *request,
         order_answer_record(&request->answer, record, record->version);
 }
 
-static void work_get(struct call_worker *worker, struct request **requests, size_t count)
+static void work_get(struct service_worker *worker, struct request **requests, size_t count)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
     struct ledger_record *found = memory_must(malloc(count * sizeof *found));
@@ -74,7 +74,7 @@ struct state_work {
     void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
                    int wait_ms);
     /* Milliseconds that the request may still wait for locks. */
-    int (*wait_ms)(const struct call_worker *worker, const struct request *request);
+    int (*wait_ms)(const struct service_worker *worker, const struct request *request);
     /* Counts a change that was made, and answers one. */
     void (*count)(const struct stock_status_change *change);
     void (*answer)(struct answer *answer, const struct stock_status_change *change);
@@ -122,7 +122,7 @@ static void answer_payment_refused(struct answer *answer, const struct stock_sta
                    members);
 }
 
-static void answer_state(struct call_worker *worker, struct request *request,
+static void answer_state(struct service_worker *worker, struct request *request,
                          const struct stock_status_change *change, const struct state_work *work,
                          enum problem unavailable)
 {
@@ -173,7 +173,7 @@ static const struct state_work pay_late;
 
 /* True when the request must be tried again: somebody else has locked its order, and it may still
  * wait; or a late payment needs its order's units. */
-static bool wait_on(const struct call_worker *worker, struct request *request,
+static bool wait_on(const struct service_worker *worker, struct request *request,
                     const struct stock_status_change *change, const struct state_work *work)
 {
     bool needs_units = change->result == STOCK_STATE_EXPIRED;
@@ -200,7 +200,7 @@ static void fill_change(struct stock_status_change *change, const struct request
 /* An order's segments and rows are mostly free again soon, but a dead holder keeps a segment until
  * its lease ends. So a batch tries briefly, answers what it can, and sends the rest to the end of
  * the queue until their waiting time is over. */
-static void work_state(struct call_worker *worker, struct request **requests, size_t count)
+static void work_state(struct service_worker *worker, struct request **requests, size_t count)
 {
     const struct state_work *work = requests[0]->call.state;
     struct stock_status_change *changes = memory_must(malloc(count * sizeof *changes));
@@ -232,7 +232,7 @@ static void work_state(struct call_worker *worker, struct request **requests, si
 
 /* These need no segment lock, and another change of an order is quick. They give up before their
  * deadline, so that clients learn that nothing was done. */
-static int pay_wait_ms(const struct call_worker *worker, const struct request *request)
+static int pay_wait_ms(const struct service_worker *worker, const struct request *request)
 {
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
     return (int)(worker->service->config.deadline_ms / 2 - passed_ms);

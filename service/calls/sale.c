@@ -66,7 +66,7 @@ static const struct result *result_of(enum stock_admin_result result)
 }
 
 /* Answers a call on a sale; `done` is the sale's state after it. */
-static void answer_result(const struct call_worker *worker, struct request *request,
+static void answer_result(const struct service_worker *worker, struct request *request,
                           enum stock_admin_result result, json_t *done)
 {
     const struct result *row = result_of(result);
@@ -112,7 +112,7 @@ static void answer_round_in_use(struct answer *answer, const struct ledger_sale 
                    use->all_read ? "true" : "false");
 }
 
-static void reset(struct call_worker *worker, struct request *request)
+static void reset(struct service_worker *worker, struct request *request)
 {
     const struct request_call *call = &request->call;
     const struct stock_reset asked = {
@@ -181,7 +181,7 @@ enum call_start call_sale_reset(struct request *request, const struct call *call
 
 /* ---- restock ---- */
 
-static void restock(struct call_worker *worker, struct request *request)
+static void restock(struct service_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {.round = 0};
     const struct request_call *call = &request->call;
@@ -213,7 +213,7 @@ enum call_start call_sale_restock(struct request *request, const struct call *ca
 
 /* ---- change ---- */
 
-static void change(struct call_worker *worker, struct request *request)
+static void change(struct service_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {.round = 0};
     const struct request_call *call = &request->call;
@@ -250,7 +250,7 @@ static void answer_in_use(struct answer *answer, const struct ledger_held *held)
                    held->done ? "true" : "false");
 }
 
-static void retire(struct call_worker *worker, struct request *request)
+static void retire(struct service_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {.round = 0};
     struct ledger_held held = {.reserved = 0};
@@ -310,7 +310,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
 }
 
 /* Allocates the report: with a row per segment it is too large for a thread's stack. */
-static void reconcile(struct call_worker *worker, struct request *request)
+static void reconcile(struct service_worker *worker, struct request *request)
 {
     struct stock_report *report = memory_must(malloc(sizeof *report));
     const char *sku = request->call.sku;

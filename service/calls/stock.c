@@ -120,7 +120,7 @@ static void answer_all(struct reading *reading, struct request **requests, size_
 
 /* Reads for all waiting requests in one statement. Without the ledger's answer they get none
  * either: an old snapshot never passes for a new one. */
-static void read_anew(struct call_worker *worker, struct reading *reading,
+static void read_anew(struct service_worker *worker, struct reading *reading,
                       struct request **requests, size_t count)
 {
     reading->asked_ns = clock_now_ns();
@@ -166,7 +166,7 @@ static bool answer_from_memory(struct service *service, struct request *request,
 }
 
 /* All look-ups of a process go through one worker, so a sku is read once however many wait. */
-static void work_get(struct call_worker *worker, struct request **requests, size_t count)
+static void work_get(struct service_worker *worker, struct request **requests, size_t count)
 {
     struct request *due[CALL_BATCH_MAX];
     struct reading reading = {.service = worker->service};
@@ -191,7 +191,7 @@ static void work_get(struct call_worker *worker, struct request **requests, size
         read_anew(worker, &reading, due + from, left - from);
 }
 
-static void work_get_exact(struct call_worker *worker, struct request **requests, size_t count)
+static void work_get_exact(struct service_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct reading reading = {.service = worker->service, .exact = true};

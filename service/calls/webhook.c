@@ -89,7 +89,7 @@ static json_t *webhook_json(const struct ledger_webhook *webhook,
 }
 
 /* Answers what came of a call, unless it is LEDGER_OK. */
-static void answer_fault(const struct call_worker *worker, struct request *request,
+static void answer_fault(const struct service_worker *worker, struct request *request,
                          enum ledger_result result)
 {
     answer_problem(&request->answer, result == LEDGER_NO        ? PROBLEM_UNKNOWN_WEBHOOK
@@ -99,7 +99,7 @@ static void answer_fault(const struct call_worker *worker, struct request *reque
 }
 
 /* Reads the webhook of the call. NULL: the call is answered. */
-static json_t *look(const struct call_worker *worker, struct request *request)
+static json_t *look(const struct service_worker *worker, struct request *request)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
     struct ledger_webhook webhook;
@@ -117,7 +117,7 @@ static json_t *look(const struct call_worker *worker, struct request *request)
 }
 
 /* Answers a change with the webhook as it is now. `secret`: shown this once, or NULL. */
-static void answer_change(const struct call_worker *worker, struct request *request,
+static void answer_change(const struct service_worker *worker, struct request *request,
                           enum ledger_result result, unsigned status, const char *secret)
 {
     json_t *object = NULL;
@@ -131,7 +131,7 @@ static void answer_change(const struct call_worker *worker, struct request *requ
         answer_json(&request->answer, status, object);
 }
 
-static void end_action(const struct call_worker *worker, struct request *request,
+static void end_action(const struct service_worker *worker, struct request *request,
                        const char *action)
 {
     call_end_action(request->answer.status < 300 ? LOG_INFO : LOG_WARN, "webhook_changed",
@@ -162,7 +162,7 @@ static enum call_start hand_on(struct request *request, const struct call *call,
 
 /* ---- looks ---- */
 
-static void list(struct call_worker *worker, struct request *request)
+static void list(struct service_worker *worker, struct request *request)
 {
     struct ledger *ledger = stock_ledger(worker->stock);
     struct ledger_webhook *webhooks = memory_must(calloc(WEBHOOKS_MAX, sizeof *webhooks));
@@ -186,7 +186,7 @@ enum call_start call_webhook_list(struct request *request, const struct call *ca
     return call_events_on(request, call) ? call_send_one(request, list, false) : START_ANSWERED;
 }
 
-static void get(struct call_worker *worker, struct request *request)
+static void get(struct service_worker *worker, struct request *request)
 {
     answer_change(worker, request, LEDGER_OK, 200, NULL);
 }
@@ -198,7 +198,7 @@ enum call_start call_webhook_get(struct request *request, const struct call *cal
 
 /* ---- settings ---- */
 
-static void put(struct call_worker *worker, struct request *request)
+static void put(struct service_worker *worker, struct request *request)
 {
     char secret[WEBHOOK_SECRET_SIZE];
     bool created = false;
@@ -342,7 +342,7 @@ enum call_start call_webhook_put(struct request *request, const struct call *cal
 
 /* ---- changes of state ---- */
 
-static void remove_webhook(struct call_worker *worker, struct request *request)
+static void remove_webhook(struct service_worker *worker, struct request *request)
 {
     json_t *object = look(worker, request);
     if (!object)
@@ -362,7 +362,7 @@ enum call_start call_webhook_delete(struct request *request, const struct call *
     return hand_on(request, call, remove_webhook, true);
 }
 
-static void pause_webhook(struct call_worker *worker, struct request *request)
+static void pause_webhook(struct service_worker *worker, struct request *request)
 {
     answer_change(worker, request,
                   ledger_webhook_pause(stock_ledger(worker->stock), request->call.sku), 200, NULL);
@@ -374,7 +374,7 @@ enum call_start call_webhook_pause(struct request *request, const struct call *c
     return hand_on(request, call, pause_webhook, true);
 }
 
-static void resume(struct call_worker *worker, struct request *request)
+static void resume(struct service_worker *worker, struct request *request)
 {
     answer_change(worker, request,
                   ledger_webhook_resume(stock_ledger(worker->stock), request->call.sku), 200, NULL);
@@ -388,7 +388,7 @@ enum call_start call_webhook_resume(struct request *request, const struct call *
 
 /* ---- replay ---- */
 
-static void replay(struct call_worker *worker, struct request *request)
+static void replay(struct service_worker *worker, struct request *request)
 {
     struct ledger_event_bounds bounds;
     enum ledger_result result = ledger_webhook_replay(
@@ -437,7 +437,7 @@ static void add_aside(const struct webhook_aside *aside, void *list)
                         time_json(aside->given_up_ms), "body", json_loads(aside->body, 0, NULL)));
 }
 
-static void list_undelivered(struct call_worker *worker, struct request *request)
+static void list_undelivered(struct service_worker *worker, struct request *request)
 {
     enum { SHOWN_MAX = 4096 }; /* bytes of a body */
     json_t *object = look(worker, request), *list = json_array();
@@ -455,7 +455,7 @@ enum call_start call_webhook_undelivered(struct request *request, const struct c
     return hand_on(request, call, list_undelivered, false);
 }
 
-static void resend(struct call_worker *worker, struct request *request)
+static void resend(struct service_worker *worker, struct request *request)
 {
     enum ledger_result result = ledger_webhook_resend(
         stock_ledger(worker->stock), request->call.sku, request->call.key, request->call.discard);
@@ -499,7 +499,7 @@ enum { TEST_MS_MAX = 3000, TEST_SPARE_MS = 300 };
 
 /* The time for the receiver's answer, so that ours comes before the end of the call. 0: other tests
  * have taken more than half of it. */
-static long test_ms(const struct call_worker *worker, const struct request *request)
+static long test_ms(const struct service_worker *worker, const struct request *request)
 {
     int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
     int64_t all_ms = call_bound_ms(&worker->service->config, true) - TEST_SPARE_MS;
@@ -507,7 +507,7 @@ static long test_ms(const struct call_worker *worker, const struct request *requ
     return left_ms >= own_ms ? own_ms : left_ms >= own_ms / 2 && left_ms > 0 ? left_ms : 0;
 }
 
-static json_t *try_once(struct call_worker *worker, const struct ledger_webhook *webhook,
+static json_t *try_once(struct service_worker *worker, const struct ledger_webhook *webhook,
                         long timeout_ms)
 {
     static const char *const words[] = {
@@ -543,7 +543,7 @@ static json_t *try_once(struct call_worker *worker, const struct ledger_webhook 
                      "latency_ms", (json_int_t)ms, "answer", try.answer);
 }
 
-static void test(struct call_worker *worker, struct request *request)
+static void test(struct service_worker *worker, struct request *request)
 {
     struct ledger_webhook webhook;
     enum ledger_result result =

@@ -22,14 +22,22 @@ static bool is_ipv4(const struct address *address)
     return memcmp(address->bytes, mapped, sizeof mapped) == 0;
 }
 
+/* Copies a part that is neither empty nor too long. */
+static bool copy_part(const char *from, size_t length, char *part_out, size_t size)
+{
+    if (length == 0 || length >= size)
+        return false;
+    memcpy(part_out, from, length);
+    part_out[length] = '\0';
+    return true;
+}
+
 /* Reads one address, without a port or brackets. */
 static bool read_address(const char *text, size_t length, struct address *address_out)
 {
     char copy[NETWORKS_TEXT_SIZE];
-    if (length == 0 || length >= sizeof copy || memchr(text, '\0', length))
+    if (memchr(text, '\0', length) || !copy_part(text, length, copy, sizeof copy))
         return false;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
     memcpy(address_out->bytes, mapped, sizeof mapped);
     return inet_pton(AF_INET, copy, address_out->bytes + sizeof mapped) == 1 ||
            inet_pton(AF_INET6, copy, address_out->bytes) == 1;
@@ -166,16 +174,6 @@ void address_text(const struct address *address, char text_out[NETWORKS_TEXT_SIZ
 }
 
 /* ---- addresses to listen on ---- */
-
-/* Copies a part that is neither empty nor too long. */
-static bool copy_part(const char *from, size_t length, char *part_out, size_t size)
-{
-    if (length == 0 || length >= size)
-        return false;
-    memcpy(part_out, from, length);
-    part_out[length] = '\0';
-    return true;
-}
 
 bool endpoint_parse(const char *text, struct endpoint *endpoint_out)
 {

@@ -114,8 +114,7 @@ enum http_phase {
 
 struct http_connection;
 struct request;
-struct service;
-struct stock;
+struct service_worker;
 struct route;
 struct state_work;
 struct webhook_settings;
@@ -142,17 +141,12 @@ struct request_http {
     char inline_body[BODY_INLINE_MAX];
 };
 
-/* Context of request_call.work; it belongs to the call worker's thread. */
-struct call_worker {
-    struct service *service;
-    struct stock *stock; /* with its own connections */
-};
-
-/* Carries requests with the same work and state, and leaves an answer in each, or sets `again`. */
-typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
+/* Carries requests with the same work and state, in their call worker's thread, and leaves an
+ * answer in each, or sets `again`. */
+typedef void call_work(struct service_worker *worker, struct request **requests, size_t count);
 
 /* Carries a single request, likewise. */
-typedef void call_work_one(struct call_worker *worker, struct request *request);
+typedef void call_work_one(struct service_worker *worker, struct request *request);
 
 /* The work of a call worker. The HTTP thread fills it in before it queues the request; then it is
  * the worker's. Meanwhile the HTTP thread may read only `changes`, which no longer changes. */

@@ -19,7 +19,6 @@ enum { IDLE_MS = 1000 }; /* longest wait for a request; stopping the queue ends 
 
 struct call_worker_thread {
     struct service_worker base;
-    struct call_worker worker;
     const struct call_kind_row *kind;
     struct queue *queue;
     uint64_t recoveries; /* already logged */
@@ -31,7 +30,7 @@ struct call_worker_thread {
  * ended, but not once it has seen the place: see run. NULL, with an answer: there is no place. */
 static struct queue *next_queue(struct call_worker_thread *thread, struct request *request)
 {
-    struct queue *locking = thread->worker.service->calls[CALL_CANCEL];
+    struct queue *locking = thread->base.service->calls[CALL_CANCEL];
     if (request->call.late == LEDGER_LATE_ASKED || thread->queue == locking)
         return thread->queue;
     if (!queue_reserve(locking, request->flow)) {
@@ -75,18 +74,18 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
                              ? "the calls were answered 503: unavailable, nothing was done; "
                                "outcome_unknown, the change may be done"
                              : "none: the calls were carried out by a further try";
-    faults_log(thread->worker.stock, thread->kind->failed, refused, effect, example);
-    faults_log_recoveries(thread->worker.stock, &thread->recoveries);
+    faults_log(thread->base.stock, thread->kind->failed, refused, effect, example);
+    faults_log_recoveries(thread->base.stock, &thread->recoveries);
 }
 
-/* Carries the requests of `group`, which share one work and state, and gives back the finished ones. */
+/* Carries the requests of `group`, which share work and state; gives back the finished ones. */
 static void carry_group(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t done = 0;
-    faults_begin(thread->worker.stock);
-    struct sale_cache *cache = thread->worker.service->sale_cache;
+    faults_begin(thread->base.stock);
+    struct sale_cache *cache = thread->base.service->sale_cache;
     unsigned section = sale_cache_enter(cache);
-    group[0]->call.work(&thread->worker, group, count);
+    group[0]->call.work(&thread->base, group, count);
     sale_cache_leave(cache, section);
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +126,7 @@ static void rest(const struct call_worker_thread *thread, int64_t took_ns)
     enum { CROWD = 512, REST_MS_MAX = 20 };
     size_t half = thread->kind->places / 2, crowd = half < CROWD ? half : CROWD;
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.service->orders))
+    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->base.service->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }
@@ -139,7 +138,6 @@ static void run(void *context)
     struct queue *queue = service->calls[thread->base.number];
     thread->kind = &call_kinds[thread->base.number];
     thread->queue = queue;
-    thread->worker = (struct call_worker){.service = service, .stock = thread->base.stock};
     prctl(PR_SET_NAME, thread->kind->thread);
     while (!queue_stopped(queue) || queue_depth(queue) > 0) {
         size_t taken = queue_take_marked(queue, thread->requests, thread->kind->batch, IDLE_MS);

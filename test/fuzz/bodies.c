@@ -108,7 +108,8 @@ static void check_reconcile(const struct request *request)
 static void check_state(const struct request *request)
 {
     const struct request_call *asked = &request->call;
-    assert(asked->order_id == 17 && asked->keep <= STOCK_QTY_MAX && asked->late == LEDGER_LATE_ASKED);
+    assert(asked->order_id == 17 && asked->keep <= STOCK_QTY_MAX &&
+           asked->late == LEDGER_LATE_ASKED);
     assert(asked->payment_ref[0] == '\0' || is_user(asked->payment_ref));
 }
 

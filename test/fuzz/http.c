@@ -114,7 +114,7 @@ void live_print_events(struct live *live, FILE *page)
 
 static struct service *service;
 static struct http_thread *thread;
-static struct call_worker worker;
+static struct service_worker worker;
 
 static void give_back(struct queue *queue, struct request **requests, size_t count)
 {
