@@ -146,22 +146,18 @@ static void print_all(FILE *out)
           out);
 }
 
-static void print_one(const struct command *command, FILE *out)
-{
-    fprintf(out, "usage: seckillctl %s%s%s [OPTION]...\n\n%s %s.\n\n", command->name,
-            *command->arguments ? " " : "", command->arguments, command->name, command->help);
-    print_options(command->options | OPTIONS_OF_ALL, out);
-}
-
 int commands_help(const char *name, FILE *out)
 {
     const struct command *command = name ? commands_find(name) : NULL;
     if (name && !command)
         return EX_USAGE;
-    if (command)
-        print_one(command, out);
-    else
+    if (!command) {
         print_all(out);
+        return EX_OK;
+    }
+    fprintf(out, "usage: seckillctl %s%s%s [OPTION]...\n\n%s %s.\n\n", command->name,
+            *command->arguments ? " " : "", command->arguments, command->name, command->help);
+    print_options(command->options | OPTIONS_OF_ALL, out);
     return EX_OK;
 }
 

@@ -177,7 +177,7 @@ static void tell_manager(struct parts *parts)
 
 static void reload(struct parts *parts)
 {
-    supervise_reloading();
+    notify_send("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_now_ns() / 1000));
     reload_config(&parts->service, parts->argv, environ);
     supervise_reloaded();
 }

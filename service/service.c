@@ -119,23 +119,14 @@ void service_stop_queues(struct service *service)
 
 /* ---- reloading the configuration ---- */
 
-static bool is_live(unsigned option)
-{
-    switch (option) {
-    case OPTION_rate_user_per_min:
-    case OPTION_rate_user_burst:
-    case OPTION_rate_address_per_min:
-    case OPTION_rate_address_burst:
-    case OPTION_trusted_proxies:
-    case OPTION_log_level:
-    case OPTION_log_format:
-    case OPTION_log_priority:
-    case OPTION_access_log:
-        return true;
-    default:
-        return false;
-    }
-}
+/* The options that can change while the daemon runs. */
+static const bool is_live[OPTION_COUNT] = {
+    [OPTION_rate_user_per_min] = true,    [OPTION_rate_user_burst] = true,
+    [OPTION_rate_address_per_min] = true, [OPTION_rate_address_burst] = true,
+    [OPTION_trusted_proxies] = true,      [OPTION_log_level] = true,
+    [OPTION_log_format] = true,           [OPTION_log_priority] = true,
+    [OPTION_access_log] = true,
+};
 
 /* True when the option's value comes from a file of tokens, which tokens_reload reads. */
 static bool is_from_token_file(const struct config *config, unsigned option)
@@ -153,7 +144,7 @@ static void take_over(struct config *present, struct config *fresh, unsigned opt
     if (value_equal(present, fresh, row) || is_from_token_file(present, option))
         return;
     value_show(fresh, row, text);
-    if (is_live(option)) {
+    if (is_live[option]) {
         value_swap(present, fresh, row);
         log_event(LOG_INFO, "option_changed", "%s=%s", row->name, LOG_QUOTE(text));
     } else {

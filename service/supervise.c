@@ -182,11 +182,6 @@ int64_t supervise_pause_ns(void)
                                                                      : pause_ns;
 }
 
-void supervise_reloading(void)
-{
-    notify_send("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_now_ns() / 1000));
-}
-
 void supervise_reloaded(void)
 {
     if (manager.told_ready)

@@ -33,9 +33,7 @@ void supervise_tell(const struct supervise_view *view);
 /* Ns until supervise_tell is due again; INT64_MAX: never, there is no manager. */
 int64_t supervise_pause_ns(void);
 
-/* Report that the configuration is being reloaded, and, if the daemon is ready, that it is ready
- * again. */
-void supervise_reloading(void);
+/* Reports after a reload, if the daemon is ready, that it is so again. */
 void supervise_reloaded(void);
 
 /* Reports a start's slow step, and asks for more time for it. Any thread. */

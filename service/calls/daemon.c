@@ -70,8 +70,9 @@ enum call_start call_process_level_put(struct request *request, const struct cal
 
 /* ---- drain ---- */
 
-static enum call_start answer_state(struct service *service, struct request *request)
+enum call_start call_process_drain_get(struct request *request, const struct call *call)
 {
+    struct service *service = call->service;
     struct drain_state drain = drain_state(&service->drain);
     bool serves = atomic_load(&service->phase) == SERVICE_SERVES;
     json_t *left = drain.stops ? json_integer(drain.left_ms) : NULL;
@@ -88,11 +89,6 @@ static enum call_start refuse_late(struct request *request, const char *event)
     answer_detail(&request->answer, PROBLEM_INVALID_STATE,
                   "The daemon has begun to stop; nothing takes that back.");
     return START_ANSWERED;
-}
-
-enum call_start call_process_drain_get(struct request *request, const struct call *call)
-{
-    return answer_state(call->service, request);
 }
 
 struct drain_asked {
@@ -117,7 +113,7 @@ enum call_start call_process_drain(struct request *request, const struct call *c
         return START_ANSWERED;
     if (!drain_ask(&call->service->drain, asked.stop, asked.lame_duck_ms))
         return refuse_late(request, "drain");
-    enum call_start start = answer_state(call->service, request);
+    enum call_start start = call_process_drain_get(request, call);
     call_end_action(LOG_INFO, "drain", call->service, request, "",
                     "stop=%s lame_duck_ms=%u result=ok", asked.stop ? "true" : "false",
                     asked.lame_duck_ms);
@@ -128,7 +124,7 @@ enum call_start call_process_drain_undo(struct request *request, const struct ca
 {
     if (!drain_undo(&call->service->drain))
         return refuse_late(request, "drain_undone");
-    enum call_start start = answer_state(call->service, request);
+    enum call_start start = call_process_drain_get(request, call);
     call_end_action(LOG_INFO, "drain_undone", call->service, request, "", "result=ok");
     return start;
 }

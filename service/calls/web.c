@@ -30,23 +30,19 @@ static struct {
 } answers[FILES];
 static pthread_once_t answers_once = PTHREAD_ONCE_INIT;
 
-static void prepare_file(const struct file *file, size_t number)
-{
-    /* One spare element: the second answer's headers start at the second. */
-    const struct prepared_header headers[PREPARED_HEADERS_MAX + 1] = {
-        {"Content-Type", file->content_type}, {"ETag", file->etag},
-        {"Cache-Control", "no-cache"}, /* a browser revalidates its copy each time */
-        {"Content-Security-Policy", POLICY},  {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "same-origin"}, /* with none, some browsers also omit Origin */
-    };
-    answers[number].whole = prepared_make(200, headers, file->text, file->length, false);
-    answers[number].not_modified = prepared_make(304, headers + 1, "", 0, false);
-}
-
 static void prepare_files(void)
 {
-    for (size_t i = 0; i < FILES; i++)
-        prepare_file(&files[i], i);
+    for (size_t i = 0; i < FILES; i++) {
+        /* One spare element: the second answer's headers start at the second. */
+        const struct prepared_header headers[PREPARED_HEADERS_MAX + 1] = {
+            {"Content-Type", files[i].content_type}, {"ETag", files[i].etag},
+            {"Cache-Control", "no-cache"}, /* a browser revalidates its copy each time */
+            {"Content-Security-Policy", POLICY},     {"X-Content-Type-Options", "nosniff"},
+            {"Referrer-Policy", "same-origin"}, /* with none, some browsers also omit Origin */
+        };
+        answers[i].whole = prepared_make(200, headers, files[i].text, files[i].length, false);
+        answers[i].not_modified = prepared_make(304, headers + 1, "", 0, false);
+    }
 }
 
 /* RFC 9110, 13.1.2: a list of tags, each weak or not, or an asterisk. Tags contain no quotes, so

@@ -81,7 +81,7 @@ struct worker_kind {
     void (*run)(void *self);              /* the thread */
     const struct election_task *task;     /* in place of `run`: what one daemon of many does */
 
-    /* Makes whatever else the worker needs. False with the reason in service->error. May be NULL. */
+    /* Makes whatever else the worker needs. False: service->error says why. May be NULL. */
     bool (*open)(void *self);
 
     /* Frees that, also after a failed `open`, before the connections are closed. May be NULL. */

@@ -229,14 +229,14 @@ MUTANTS: dict[str, Mutant] = {
     "address_burst_needs_restart": Mutant(
         "SIGHUP changes every rate at once",
         (("service/service.c",
-          "    case OPTION_rate_address_burst:\n",
+          " [OPTION_rate_address_burst] = true,",
           ""),),
         system="process/test_lifecycle.py::"
         "test_sighup_takes_over_rates_proxies_and_the_log_level",
         simulated=NO_PART),
     "access_log_needs_restart": Mutant(
         "SIGHUP applies access_log",
-        (("service/service.c", "    case OPTION_access_log:\n", ""),),
+        (("service/service.c", "    [OPTION_access_log] = true,\n", ""),),
         system="process/test_logs.py::test_the_access_log_follows_the_configuration",
         simulated=NO_PART),
 
