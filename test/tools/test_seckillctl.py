@@ -1080,8 +1080,8 @@ def test_completion_of_zsh_knows_every_command_and_option(ctl, tmp_path):
         assert {word.split("[")[0] for word in words if word[0] == "-"} == set(options)
     assert "1:what:(rotate prune)" in describe("token", "")
     assert "1:what:(tail)" in describe("events", "")
-    assert ("1:what:(list show add rotate test replay pause resume undelivered retry discard remove)"
-            in describe("webhooks", ""))
+    assert ("1:what:(list show add rotate test replay pause resume undelivered retry discard"
+            " remove)") in describe("webhooks", "")
     assert "2:what:(retake refund)" in describe("late-payment", "")
     assert "--output[write to this file]:file:_files" in describe("export", "")
     assert "--json[print JSON for scripts]" in describe("stock", "")
