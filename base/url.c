@@ -12,6 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/config_file.h"
+
 /* A part of the text: [from, to). */
 struct span {
     const char *from, *to;
@@ -245,14 +247,8 @@ static const char *read_options(struct span options, const struct option *known,
 
 /* ---- what is special about each scheme ---- */
 
-static const char *check_pair(const struct url *url)
-{
-    return (url->cert[0] == '\0') != (url->key[0] == '\0') ? "of cert and key there is only one"
-                                                           : NULL;
-}
-
-/* TLS adds options of its own to those of the URL's kind. */
-static const char *read_redis_options(struct span options, struct url *url)
+/* Reads the options of TLS, if the URL has it, and those for sentinels. */
+static const char *read_tls_options(struct span options, struct url *url)
 {
     const struct option known[] = {
         {"ca", url->ca, sizeof url->ca, NULL},
@@ -265,8 +261,8 @@ static const char *read_redis_options(struct span options, struct url *url)
     size_t from = url->tls ? 0 : tls_count;
     size_t to = url->kind == URL_SENTINEL ? all : tls_count;
     const char *wrong = read_options(options, known + from, to - from);
-    if (!wrong)
-        wrong = check_pair(url);
+    if (!wrong && (url->cert[0] == '\0') != (url->key[0] == '\0'))
+        wrong = "of cert and key there is only one";
     if (!wrong && url->sentinel_user[0] != '\0' && url->sentinel_password[0] == '\0')
         wrong = "there is a sentinel_user without a sentinel_password";
     return wrong;
@@ -296,7 +292,7 @@ static const char *read_redis(const struct spans *spans, unsigned port, struct u
     const char *wrong = read_servers(spans, port, servers_max, url);
     if (!wrong)
         wrong = read_redis_path(spans->path, url);
-    return wrong ? wrong : read_redis_options(spans->option, url);
+    return wrong ? wrong : read_tls_options(spans->option, url);
 }
 
 static const char *read_unix(const struct spans *spans, unsigned port, struct url *url)
@@ -314,18 +310,6 @@ static const char *read_unix(const struct spans *spans, unsigned port, struct ur
     if (!decode(spans->path, url->socket + 1, URL_SOCKET_SIZE - 1))
         return "the socket's path is too long or badly percent-encoded";
     return read_options(spans->option, &database, 1);
-}
-
-/* Reads the options of a kind that has none but those of TLS. */
-static const char *read_tls_options(struct span options, struct url *url)
-{
-    const struct option known[] = {
-        {"ca", url->ca, sizeof url->ca, NULL},
-        {"cert", url->cert, sizeof url->cert, NULL},
-        {"key", url->key, sizeof url->key, NULL},
-    };
-    const char *wrong = read_options(options, known, url->tls ? sizeof known / sizeof *known : 0);
-    return wrong ? wrong : check_pair(url);
 }
 
 /* A socket needs no TLS, and TLS needs a host whose certificate it is. */
@@ -436,14 +420,6 @@ static const struct scheme {
 
 static const struct scheme *const schemes_end = schemes + sizeof schemes / sizeof *schemes;
 
-static bool is_visible(const char *text)
-{
-    for (; *text; text++)
-        if (*text <= ' ' || *text >= 0x7f)
-            return false;
-    return true;
-}
-
 /* Returns the scheme of the text; NULL: it has no known scheme. */
 static const struct scheme *scheme_of(const char *text)
 {
@@ -466,7 +442,7 @@ static const struct scheme *find_family(const char *family)
 
 static const char *read_all(const struct scheme *scheme, const char *text, struct url *url)
 {
-    if (!is_visible(text))
+    if (!text_visible(text))
         return "it has a character that is not visible ASCII";
     if (strstr(url_scheme_end(text) + 3, "://"))
         return "there is a second URL in it; where several may stand, blanks are between them";

@@ -16,7 +16,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -42,24 +41,18 @@ static const struct stock_strategy *strategy_find(const char *name)
     return NULL;
 }
 
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = memory_must(calloc(count, size));
-    return memory;
-}
-
 struct stock *stock_open(const struct stock_options *options, struct sale_cache *cache,
                          char *error_out, size_t error_size)
 {
     assert(options->strategy && options->redis_url && cache);
-    struct stock *stock = allocate(1, sizeof *stock);
+    struct stock *stock = memory_must(calloc(1, sizeof *stock));
     stock->options = *options;
     stock->sale_cache = cache;
     stock->strategy = strategy_find(options->strategy);
     stock->random = (unsigned)clock_now_ns() ^ (unsigned)(uintptr_t)stock;
-    stock->calls = allocate(STOCK_CALLS_MAX, sizeof *stock->calls);
-    stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
-    stock->batch = allocate(1, sizeof *stock->batch);
+    stock->calls = memory_must(calloc(STOCK_CALLS_MAX, sizeof *stock->calls));
+    stock->holds = memory_must(calloc(STOCK_HOLDS_MAX, sizeof *stock->holds));
+    stock->batch = memory_must(calloc(1, sizeof *stock->batch));
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else

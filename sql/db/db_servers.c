@@ -16,13 +16,13 @@
 #include <errmsg.h>
 #include <mysqld_error.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "base/worker.h"
 #include "sql/db/db_connection.h"
 
 /* ---- the part of a server ---- */
@@ -195,15 +195,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all of them: it 
 static pthread_cond_t ended;
 static struct db_servers *all;
 
-static void init_ended(void)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 /* ---- fork ---- */
 
 static void before_fork(void)
@@ -227,7 +218,7 @@ static void in_child(void)
         }
     }
     all = NULL; /* the parent's clients are not for the child: what it opens is its own */
-    init_ended();
+    clock_condition_init(&ended);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -236,7 +227,7 @@ static void in_child(void)
  * they open a ledger. */
 static void __attribute__((constructor)) begin(void)
 {
-    init_ended();
+    clock_condition_init(&ended);
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
@@ -318,25 +309,20 @@ static void *ask_server(void *context)
     return NULL;
 }
 
-/* The askers take no signals: those are for the threads of the program. */
 static void start(struct db_servers *servers)
 {
-    sigset_t every, was;
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &was);
     servers->asking = servers->count;
     for (size_t i = 0; i < servers->count; i++) {
         struct asker *asker = &servers->askers[i];
         if (asker->started) /* it has ended, or is about to */
             pthread_join(asker->thread, NULL);
-        asker->started = pthread_create(&asker->thread, NULL, ask_server, asker) == 0;
+        asker->started = worker_thread(&asker->thread, ask_server, asker);
         if (asker->started)
             continue;
         asker->role = (struct db_role){.why = "no thread to ask it"};
         if (--servers->asking == 0)
             conclude(servers);
     }
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
 }
 
 static void look(struct db_servers *servers, int pause_ms)
@@ -360,13 +346,11 @@ bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out
 {
     uint64_t number;
     int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
-    struct timespec until = {.tv_sec = until_ns / CLOCK_NS_PER_S,
-                             .tv_nsec = until_ns % CLOCK_NS_PER_S};
     pthread_mutex_lock(&mutex);
     look(servers, DB_LOOK_PAUSE_MS);
     bool in_time = true;
     while (servers->asking > 0 && in_time)
-        in_time = pthread_cond_timedwait(&ended, &mutex, &until) == 0;
+        in_time = clock_wait(&ended, &mutex, until_ns);
     bool over = servers->asking == 0;
     assert(!over || servers->code != 0 || db_servers_present(servers, &number) >= 0);
     *code_out = servers->code;
@@ -393,9 +377,8 @@ bool db_servers_split(struct db_servers *servers)
 static struct db_servers *make(const char *url)
 {
     char error[URL_ERROR_SIZE];
-    struct db_servers *servers = calloc(1, sizeof *servers);
-    if (!servers || !(servers->url = strdup(url)))
-        abort();
+    struct db_servers *servers = memory_must(calloc(1, sizeof *servers));
+    servers->url = memory_must(strdup(url));
     servers->code = CR_CONN_HOST_ERROR;
     do {
         struct asker *asker = &servers->askers[servers->count];

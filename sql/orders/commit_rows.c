@@ -6,10 +6,10 @@
 #include "sql/orders/commit_rows.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "sql/db/bulk.h"
 #include "sql/db/sql_text.h"
@@ -61,11 +61,9 @@ static void commit_rows_close(struct commit_rows **rows)
 static struct commit_rows *rows_of(struct ledger *ledger)
 {
     if (!ledger->rows) {
-        ledger->rows = calloc(1, sizeof *ledger->rows);
+        ledger->rows = memory_must(calloc(1, sizeof *ledger->rows));
         ledger->rows_close = commit_rows_close;
     }
-    if (!ledger->rows)
-        abort();
     return ledger->rows;
 }
 

@@ -2,8 +2,8 @@
 #include "sql/sales/ledger_round.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
+#include "base/memory.h"
 #include "sql/events/event_line.h"
 #include "sql/ledger/ledger_query.h"
 #include "sql/orders/orders.h"
@@ -175,10 +175,8 @@ enum ledger_result ledger_round_end_step(struct ledger *ledger, const char *sku,
     bool done = false;
     uint32_t ended = 0;
     struct db_run run = {0};
-    uint64_t *ids = malloc(rows * sizeof *ids);
+    uint64_t *ids = memory_must(malloc(rows * sizeof *ids));
     assert(rows > 0);
-    if (!ids)
-        abort();
     while (db_run(ledger->db, &run))
         run.result = end_step(ledger, sku, round, rows, ids, &ended, &done);
     free(ids);

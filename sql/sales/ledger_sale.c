@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "sql/ledger/ledger.h"
 #include "sql/ledger/ledger_query.h"
 
@@ -114,12 +114,10 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context)
 {
-    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
+    struct ledger_sale *sales = memory_must(calloc(SALES_PAGE, sizeof *sales));
     char after[IDENTIFIER_SIZE] = "";
     enum ledger_result result = LEDGER_OK;
     size_t count = SALES_PAGE;
-    if (!sales)
-        abort();
     while (result == LEDGER_OK && count == SALES_PAGE) {
         result = ledger_sale_list(ledger, after, SALES_PAGE, sales, &count);
         for (size_t i = 0; i < count; i++)

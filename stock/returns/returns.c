@@ -16,7 +16,6 @@
 #include "stock/returns/returns.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -404,9 +403,7 @@ static void end_parts(struct stock *stock, struct part *parts, size_t count, enu
     assert(count > 0);
     struct returns_work *work = stock->returning;
     if (!work)
-        work = stock->returning = malloc(sizeof *work);
-    if (!work)
-        abort();
+        work = stock->returning = memory_must(malloc(sizeof *work));
     work->parts = parts;
     work->part_count = count;
     work->returned = (struct ledger_return){.to = to};

@@ -1,9 +1,9 @@
 /* Cancels, refunds and unpays orders, or parts of them, for clients, and expires orders whose time
  * to pay is over. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "stock/returns/trial.h"
 #include "stock/stock_core.h"
 
@@ -246,11 +246,9 @@ static enum ledger_result expire_all(struct stock *stock, struct return_order *o
 enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *cursor,
                                 struct stock_expired *expired_out)
 {
-    struct ledger_due *due = malloc(LEDGER_RETURNS_MAX * sizeof *due);
-    struct return_order *orders = malloc(LEDGER_RETURNS_MAX * sizeof *orders);
+    struct ledger_due *due = memory_must(malloc(LEDGER_RETURNS_MAX * sizeof *due));
+    struct return_order *orders = memory_must(malloc(LEDGER_RETURNS_MAX * sizeof *orders));
     size_t count = 0;
-    if (!due || !orders)
-        abort();
     *expired_out = (struct stock_expired){0};
     enum ledger_result result =
         ledger_due_list(stock->ledger, cursor, LEDGER_RETURNS_MAX, due, &count);
