@@ -264,13 +264,6 @@ static bool servers_copy(struct seclock_client *client, const char *const *serve
 
 /* why_boot_time: the monotonic clock stands still while the host sleeps, but the servers' clocks go
  * on: a hold would seem valid after its lease has ended. */
-static int64_t boot_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
-}
-
 static void options_copy(struct seclock_client *client, const struct seclock_options *options)
 {
     assert(!client->core);
@@ -282,7 +275,7 @@ static void options_copy(struct seclock_client *client, const struct seclock_opt
     client->options.poll_ms = or_default(options->poll_ms, POLL_MS);
     client->options.outage_ms = or_default(options->outage_ms, OUTAGE_MS);
     if (!options->now_ns)
-        client->options.now_ns = boot_now_ns;
+        client->options.now_ns = clock_boot_ns;
 }
 
 enum seclock_result seclock_open(const struct seclock_options *options,
@@ -407,9 +400,9 @@ void seclock_owner_free(struct seclock_owner **owner)
 /* ---- for operators ---- */
 
 /* Checks the name first, because a name with a brace would address keys of another lock. */
-static enum seclock_result find_lock(struct seclock_client *client, enum seclock_kind kind,
-                                     const char *name, const struct lock_driver **driver_out,
-                                     void **self_out)
+enum seclock_result client_lock(struct seclock_client *client, enum seclock_kind kind,
+                                const char *name, const struct lock_driver **driver_out,
+                                void **self_out)
 {
     enum seclock_result result = lock_name_check(name);
     return result == SECLOCK_OK ? client_driver(client, kind, driver_out, self_out) : result;
@@ -424,7 +417,7 @@ enum seclock_result seclock_status(struct seclock_client *client, enum seclock_k
     struct seclock_status status = {.waiting = -1, .remaining_ms = -1};
     if (!lock_sized_write(status_out, sizeof status, STATUS_SIZE_MIN, &status))
         return SECLOCK_CONFIG;
-    enum seclock_result result = find_lock(client, kind, name, &driver, &self);
+    enum seclock_result result = client_lock(client, kind, name, &driver, &self);
     if (result == SECLOCK_OK)
         result = driver->status(driver, self, name, &status);
     process_read_id(&status);
@@ -437,7 +430,7 @@ enum seclock_result seclock_break(struct seclock_client *client, enum seclock_ki
 {
     const struct lock_driver *driver;
     void *self;
-    enum seclock_result result = find_lock(client, kind, name, &driver, &self);
+    enum seclock_result result = client_lock(client, kind, name, &driver, &self);
     return result == SECLOCK_OK ? driver->break_lock(driver, self, name) : result;
 }
 
@@ -446,7 +439,7 @@ enum seclock_result seclock_semaphore_set(struct seclock_client *client, enum se
 {
     const struct lock_driver *driver;
     void *self;
-    enum seclock_result result = find_lock(client, kind, name, &driver, &self);
+    enum seclock_result result = client_lock(client, kind, name, &driver, &self);
     if (result != SECLOCK_OK)
         return result;
     if (!driver->set_limit)

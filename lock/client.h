@@ -48,6 +48,11 @@ void core_let_go(struct lock_core *core);
 enum seclock_result client_driver(struct seclock_client *client, enum seclock_kind kind,
                                   const struct lock_driver **driver_out, void **self_out);
 
+/* Does as client_driver, but first checks the lock's name. */
+enum seclock_result client_lock(struct seclock_client *client, enum seclock_kind kind,
+                                const char *name, const struct lock_driver **driver_out,
+                                void **self_out);
+
 /* Returns the client's first Redis server, which all Redis kinds but "red" share; NULL: it cannot
  * be opened, with the reason in seclock_error. Only while a driver is opened, one at a time. */
 struct redis_server *core_redis(struct lock_core *core);

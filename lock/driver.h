@@ -43,8 +43,9 @@ struct lock_driver {
      * not count twice; after a release and `drop` it has another one. */
     enum seclock_result (*acquire)(void *self, struct seclock_handle *handle);
 
-    /* Optional (NULL: the core polls). Sleeps until the lock may be free, `wait_ms` have passed or
-     * handle->cancel_fd (if > 0) is readable. May return early for no reason. */
+    /* Optional (NULL: the core sleeps on wait_fd; without that, too, only time ends its sleeps).
+     * Sleeps until the lock may be free, `wait_ms` have passed or handle->cancel_fd (if > 0) is
+     * readable. May return early for no reason. */
     void (*wait)(void *self, struct seclock_handle *handle, int wait_ms);
 
     /* Optional. The caller has ended its wait: it has `acquired` the lock, or it must leave the
@@ -95,9 +96,10 @@ struct lock_driver {
     enum seclock_result (*step_answer)(struct seclock_handle *handle, enum lock_step step,
                                        const struct script_call *call);
 
-    /* What ends a wait early, for loops; without either, only time does. wait_channel writes the
-     * channel whose messages do, wait_fd returns a descriptor that becomes readable, or -1. Both
-     * shorten `wait_ms` to what the waiter may sleep. */
+    /* What ends a wait early: for loops, and wait_fd for threads, too; without either, in a loop
+     * only time does. wait_channel writes the channel whose messages do, wait_fd returns a
+     * descriptor that becomes readable, or -1. Both shorten `wait_ms` to what the waiter may
+     * sleep. */
     void (*wait_channel)(void *self, const struct seclock_handle *handle, int *wait_ms,
                          char channel_out[LOCK_CHANNEL_MAX]);
     int (*wait_fd)(const struct seclock_handle *handle, int *wait_ms);

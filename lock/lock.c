@@ -2,6 +2,7 @@
 #include "lock/lock.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->cancel_fd = request->cancel_fd;
     handle->latch_generation = request->generation;
     handle->waits = request->wait_ms != 0;
-    handle->polls = !driver->wait;
+    handle->polls = !driver->wait && !driver->wait_fd;
     handle->busy_ms = -1;
     handle->hold_ms_max = request->hold_ms_max;
     handle->generation = core->generation;
@@ -88,10 +89,18 @@ enum seclock_result lock_prepare(struct seclock_client *client,
 static bool sleep_step(const struct acquisition *acquisition)
 {
     struct seclock_handle *handle = acquisition->handle;
-    if (acquisition->told)
-        handle->driver->wait(handle->self, handle, acquisition->sleep_ms);
-    else
-        handle_sleep(handle, acquisition->sleep_ms);
+    const struct lock_driver *driver = handle->driver;
+    int ms = acquisition->sleep_ms;
+    struct pollfd fds[2] = {
+        {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
+        {.fd = -1, .events = POLLIN}};
+    if (acquisition->told && driver->wait) {
+        driver->wait(handle->self, handle, ms);
+    } else {
+        if (acquisition->told)
+            fds[1].fd = driver->wait_fd(handle, &ms);
+        poll(fds, 2, ms);
+    }
     return handle->cancel_fd > 0 && handle_sleep(handle, 0);
 }
 

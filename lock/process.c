@@ -72,6 +72,7 @@ void process_unlock(void)
 
 void process_guard(struct process_guard *guard, pthread_mutex_t *guarded)
 {
+    pthread_mutex_init(guarded, NULL);
     guard->mutex = guarded;
     pthread_mutex_lock(&guards_mutex);
     LIST_INSERT_HEAD(&guards, guard, in_process);
@@ -84,6 +85,7 @@ void process_unguard(struct process_guard *guard)
     pthread_mutex_lock(&guards_mutex);
     LIST_REMOVE(guard, in_process);
     pthread_mutex_unlock(&guards_mutex);
+    pthread_mutex_destroy(guard->mutex);
 }
 
 /* ---- numbers and ids ---- */

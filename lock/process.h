@@ -19,8 +19,9 @@ void process_lock(void);
 void process_unlock(void);
 
 /* A mutex that a fork takes and gives back on both sides, so that the child finds its data whole.
- * Its holder takes no other such mutex, nor process_lock. The caller keeps the struct in place from
- * process_guard to process_unguard; in a child it stays for ever. */
+ * Its holder takes no other such mutex, nor process_lock. process_guard initialises it, and
+ * process_unguard destroys it; between the two the caller keeps the struct in place, in a child for
+ * ever. */
 struct process_guard {
     pthread_mutex_t *mutex;
     LIST_ENTRY(process_guard) in_process;

@@ -15,7 +15,7 @@ static int begin(void **state)
     static int tests;
     (void)state;
     snprintf(channel, sizeof channel, "%schannel-%d", servers.prefix, ++tests);
-    hub = waiter_hub_open(servers.redis, NULL, 2000);
+    hub = waiter_hub_open(servers.redis, NULL, 2000, NULL);
     return hub ? 0 : -1;
 }
 
@@ -174,7 +174,7 @@ static void test_silent_server_is_noticed_while_others_join(void **state)
     fake.listener = listen_anywhere(&port);
     assert_int_equal(pthread_create(&fake.thread, NULL, fake_redis_serve, &fake), 0);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
-    struct waiter_hub *silent = waiter_hub_open(url, NULL, 300);
+    struct waiter_hub *silent = waiter_hub_open(url, NULL, 300, NULL);
     struct waiter *leader = waiter_join(NULL, silent, "leader", NULL);
     assert_int_equal(pthread_create(&sleeper, NULL, sleep_thread, leader), 0);
     while (joined < JOINS_MAX && !noticed) {

@@ -132,9 +132,7 @@ enum seclock_result seclock_leader(struct seclock_client *client, enum seclock_k
     struct seclock_leader leader = {.led = false};
     if (!lock_sized_write(leader_out, sizeof leader, LEADER_SIZE_MIN, &leader))
         return SECLOCK_CONFIG;
-    enum seclock_result result = lock_name_check(name);
-    if (result == SECLOCK_OK)
-        result = client_driver(client, kind, &driver, &self);
+    enum seclock_result result = client_lock(client, kind, name, &driver, &self);
     if (result == SECLOCK_OK)
         result = may_elect(driver, SECLOCK_MODE_WRITE);
     if (result == SECLOCK_OK)

@@ -641,7 +641,6 @@ enum seclock_result etcd_open(const struct lock_core *core, const char *server,
     for (size_t i = 0; i < etcd->url.server_count; i++)
         url_server_place(etcd->url.servers[i].host, etcd->url.servers[i].port, etcd->places[i]);
     etcd->timeout_ms = core->options.timeout_ms;
-    pthread_mutex_init(&etcd->mutex, NULL);
     process_guard(&etcd->guard, &etcd->mutex);
     *etcd_out = etcd;
     return SECLOCK_OK;
@@ -656,7 +655,6 @@ void etcd_close(struct etcd **etcd)
     while (old->idle_count > 0)
         connection_free(old->idle[--old->idle_count]);
     process_unguard(&old->guard);
-    pthread_mutex_destroy(&old->mutex);
     explicit_bzero(&old->url, sizeof old->url);
     explicit_bzero(old->token, sizeof old->token);
     free(old->sockets);

@@ -339,7 +339,6 @@ static void etcd_kind_close(void *self)
     etcd_leases_close(&kind->leases);
     etcd_close(&kind->etcd);
     process_unguard(&kind->guard);
-    pthread_mutex_destroy(&kind->mutex);
     free(kind);
 }
 
@@ -350,7 +349,6 @@ static enum seclock_result etcd_kind_open(struct lock_core *core, const char *se
     struct etcd_kind *kind = calloc(1, sizeof *kind);
     if (!kind)
         return lock_fail(SECLOCK_FAILED, "out of memory");
-    pthread_mutex_init(&kind->mutex, NULL);
     process_guard(&kind->guard, &kind->mutex);
     strcpy(kind->prefix, core->options.prefix);
     kind->timeout_ms = core->options.timeout_ms;
@@ -405,16 +403,6 @@ static int etcd_wait_fd(const struct seclock_handle *handle, int *wait_ms)
     int most_ms = claim->lease ? etcd_lease_ms(claim->lease) / 3 : *wait_ms;
     *wait_ms = *wait_ms < most_ms ? *wait_ms : most_ms;
     return claim->watching ? claim->watch.fd : -1;
-}
-
-static void etcd_wait(void *self, struct seclock_handle *handle, int wait_ms)
-{
-    (void)self;
-    struct pollfd fds[2] = {
-        {.fd = etcd_wait_fd(handle, &wait_ms), .events = POLLIN},
-        {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
-    };
-    poll(fds, 2, wait_ms);
 }
 
 /* Deletes the key at once if it can, because others wait behind it. */
@@ -827,7 +815,6 @@ const struct lock_driver etcd_driver = {
     .close = etcd_kind_close,
     .forget = etcd_kind_forget,
     .acquire = etcd_acquire,
-    .wait = etcd_wait,
     .wait_fd = etcd_wait_fd,
     .stop_waiting = etcd_stop_waiting,
     .renew = etcd_renew,

@@ -339,7 +339,6 @@ struct etcd_leases *etcd_leases_open(struct etcd *etcd, const char *key64, int64
     }
     leases->etcd = etcd;
     leases->now_ns = now_ns;
-    pthread_mutex_init(&leases->mutex, NULL);
     process_guard(&leases->guard, &leases->mutex);
     return leases;
 }
@@ -356,7 +355,6 @@ void etcd_leases_close(struct etcd_leases **leases)
         free(old->shared[i]);
     }
     process_unguard(&old->guard);
-    pthread_mutex_destroy(&old->mutex);
     free(old->key64);
     free(old);
 }

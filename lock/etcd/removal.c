@@ -76,13 +76,6 @@ static void *removal_thread(void *argument)
     return NULL;
 }
 
-/* Without a thread the removal waits for the next one to start it. The mutex is held. */
-static void start(struct etcd_removals *removals)
-{
-    if (!removals->running)
-        removals->running = worker_thread(&removals->thread, removal_thread, removals);
-}
-
 void etcd_removal_begin(struct etcd_removals *removals, struct etcd_removal *removal,
                         int64_t wait_ns)
 {
@@ -91,7 +84,8 @@ void etcd_removal_begin(struct etcd_removals *removals, struct etcd_removal *rem
     pthread_mutex_lock(&removals->mutex);
     assert(!removals->stopping);
     LIST_INSERT_HEAD(&removals->list, removal, in_list);
-    start(removals);
+    if (!removals->running) /* without a thread it waits for the next removal to start one */
+        removals->running = worker_thread(&removals->thread, removal_thread, removals);
     pthread_cond_signal(&removals->changed);
     pthread_mutex_unlock(&removals->mutex);
 }

@@ -44,11 +44,12 @@ struct etcd_stream {
 struct etcd_watches {
     struct etcd *etcd;
     CURLM *multi;
+    _Atomic bool stopping;
     struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
     LIST_HEAD(, etcd_stream) streams;
     size_t count;
-    bool running, stopping;
+    bool running;
     pthread_t thread;
 };
 
@@ -167,19 +168,11 @@ static struct etcd_stream *find_work(struct etcd_watches *watches, bool *left_ou
     return i;
 }
 
-static bool is_stopping(struct etcd_watches *watches)
-{
-    pthread_mutex_lock(&watches->mutex);
-    bool stopping = watches->stopping;
-    pthread_mutex_unlock(&watches->mutex);
-    return stopping;
-}
-
 static void *watch_thread(void *argument)
 {
     struct etcd_watches *watches = argument;
     prctl(PR_SET_NAME, "seclock-watch");
-    while (!is_stopping(watches)) {
+    while (!watches->stopping) {
         struct etcd_stream *stream;
         bool left;
         int wait_ms, running;
@@ -267,7 +260,6 @@ struct etcd_watches *etcd_watches_open(struct etcd *etcd)
     if (!watches)
         return NULL;
     watches->etcd = etcd;
-    pthread_mutex_init(&watches->mutex, NULL);
     process_guard(&watches->guard, &watches->mutex);
     return watches;
 }
@@ -279,9 +271,7 @@ void etcd_watches_close(struct etcd_watches **watches)
     *watches = NULL;
     if (!old)
         return;
-    pthread_mutex_lock(&old->mutex);
     old->stopping = true;
-    pthread_mutex_unlock(&old->mutex);
     if (old->running) {
         curl_multi_wakeup(old->multi);
         pthread_join(old->thread, NULL);
@@ -295,7 +285,6 @@ void etcd_watches_close(struct etcd_watches **watches)
     if (old->multi)
         curl_multi_cleanup(old->multi);
     process_unguard(&old->guard);
-    pthread_mutex_destroy(&old->mutex);
     free(old);
 }
 

@@ -132,9 +132,8 @@ static struct waiter_hub *add_hub(struct seclock_loop *loop, const struct redis_
         return NULL;
     added->source.fd = -1;
     added->connecting = (struct connecting){.job.run = connect_hub, .loop = loop};
-    added->connecting.hub =
-        waiter_hub_open_for_loop(redis_server_url(server), node->port > 0 ? node : NULL,
-                                 redis_server_timeout_ms(server), on_message);
+    added->connecting.hub = waiter_hub_open(redis_server_url(server), node->port > 0 ? node : NULL,
+                                            redis_server_timeout_ms(server), on_message);
     if (!added->connecting.hub) {
         free(added);
         return NULL;

@@ -59,7 +59,6 @@ static enum seclock_result get_lock_open(struct lock_core *core, const char *ser
         return result;
     }
     self->pool = pool;
-    pthread_mutex_init(&self->mutex, NULL);
     process_guard(&self->guard, &self->mutex);
     *self_out = self;
     return SECLOCK_OK;
@@ -71,7 +70,6 @@ static void get_lock_close(void *self)
     assert(LIST_EMPTY(&get_lock->holdings));
     mysql_pool_close(get_lock->pool);
     process_unguard(&get_lock->guard);
-    pthread_mutex_destroy(&get_lock->mutex);
     free(get_lock);
 }
 

@@ -38,7 +38,6 @@ enum seclock_result mysql_pool_open(struct lock_core *core, const char *server, 
     }
     strcpy(pool->prefix, core->options.prefix);
     pool->timeout_ms = timeout_ms;
-    pthread_mutex_init(&pool->mutex, NULL);
     process_guard(&pool->guard, &pool->mutex);
     pool->idle[pool->idle_count++] = first;
     *pool_out = pool;
@@ -51,7 +50,6 @@ void mysql_pool_close(void *self)
     for (size_t i = 0; i < pool->idle_count; i++)
         db_close(&pool->idle[i]);
     process_unguard(&pool->guard);
-    pthread_mutex_destroy(&pool->mutex);
     free(pool->url);
     free(pool);
 }
@@ -150,24 +148,12 @@ enum seclock_result mysql_pool_query(const struct mysql_pool *pool,
 /* ---- the text of statements ---- */
 
 /* Writes hexadecimal, so that no byte needs an escape in any character set of the connection. */
-static void append_hex(struct sql_text *sql, const char *data, size_t size)
-{
-    static const char digits[] = "0123456789abcdef";
-    char piece[512];
-    for (size_t i = 0; i < size;) {
-        size_t used = 0;
-        for (; i < size && used < sizeof piece; i++) {
-            piece[used++] = digits[(unsigned char)data[i] >> 4];
-            piece[used++] = digits[(unsigned char)data[i] & 15];
-        }
-        sql_append(sql, piece, used);
-    }
-}
-
 static void append_literal(struct sql_text *sql, const char *data, size_t size)
 {
+    static const char digits[] = "0123456789abcdef";
     sql_append(sql, "x'", 2);
-    append_hex(sql, data, size);
+    for (const unsigned char *at = (const unsigned char *)data; size > 0; at++, size--)
+        sql_append(sql, (const char[2]){digits[*at >> 4], digits[*at & 15]}, 2);
     sql_append(sql, "'", 1);
 }
 

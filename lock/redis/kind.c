@@ -64,61 +64,53 @@ static bool rest_suffices(const struct seclock_handle *handle)
     return left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX;
 }
 
-static void add_argument(struct script_call *call, const struct seclock_handle *handle, char letter)
+/* Returns the text that a letter stands for; NULL: it stands for a number. */
+static const char *text_argument(const struct seclock_handle *handle, char letter)
 {
     switch (letter) {
     case 'o':
-        script_text(call, handle->owner);
-        break;
+        return handle->owner;
     case 'r':
-        script_text(call, handle->request);
-        break;
-    case 'l':
-        script_int(call, handle->lease_ms);
-        break;
-    case 'p':
-        script_int(call, handle->permits);
-        break;
-    case 'n':
-        script_int(call, handle->limit);
-        break;
+        return handle->request;
     case 'm':
-        script_text(call, row_of(handle)->message);
-        break;
-    case 'a':
-        script_int(call, alive_ms(handle));
-        break;
-    case 'A': /* only while it waits */
-        script_int(call, handle->waits ? alive_ms(handle) : 0);
-        break;
-    case 'w':
-        script_int(call, handle->waits);
-        break;
-    case 's':
-        script_int(call, rest_suffices(handle));
-        break;
-    case 'g':
-        script_int(call, (int64_t)handle->latch_generation);
-        break;
-    case 'F':
-        script_int(call, (int64_t)handle->fence);
-        break;
-    case 'N':
-        script_int(call, (int64_t)handle->value_number);
-        break;
+        return row_of(handle)->message;
     case 't':
-        script_text(call, seclock_token(handle));
-        break;
+        return seclock_token(handle);
     case 'v':
-        script_text(call, handle->value);
-        break;
+        return handle->value;
     case 'P': /* only of a proclamation, not of a renewal that repeats it */
-        script_text(call, handle->proclaims && row_of(handle)->message[0] != '\0' ? "*" : "");
-        break;
+        return handle->proclaims && row_of(handle)->message[0] != '\0' ? "*" : "";
+    default:
+        return NULL;
+    }
+}
+
+static int64_t number_argument(const struct seclock_handle *handle, char letter)
+{
+    switch (letter) {
+    case 'l':
+        return handle->lease_ms;
+    case 'p':
+        return handle->permits;
+    case 'n':
+        return handle->limit;
+    case 'a':
+        return alive_ms(handle);
+    case 'A': /* only while it waits */
+        return handle->waits ? alive_ms(handle) : 0;
+    case 'w':
+        return handle->waits;
+    case 's':
+        return rest_suffices(handle);
+    case 'g':
+        return (int64_t)handle->latch_generation;
+    case 'F':
+        return (int64_t)handle->fence;
+    case 'N':
+        return (int64_t)handle->value_number;
     default:
         assert(letter == 'f');
-        script_int(call, handle->fence == 0);
-        break;
+        return handle->fence == 0;
     }
 }
 
@@ -127,8 +119,13 @@ static void step_begin(const struct redis_server *server, const struct seclock_h
 {
     assert(step->keys);
     redis_server_begin(server, call_out, step->id, handle->name, handle->request, step->keys);
-    for (const char *letter = step->arguments; *letter != '\0'; letter++)
-        add_argument(call_out, handle, *letter);
+    for (const char *letter = step->arguments; *letter != '\0'; letter++) {
+        const char *text = text_argument(handle, *letter);
+        if (text)
+            script_text(call_out, text);
+        else
+            script_int(call_out, number_argument(handle, *letter));
+    }
 }
 
 /* Returns the step's place in the row; without `keys` there is no such step. */
@@ -490,10 +487,10 @@ enum seclock_result redis_kind_server(struct seclock_client *client, const char 
                                       struct redis_server **server_out)
 {
     const struct lock_driver *driver;
-    void *server;
-    enum seclock_result result = client_driver(client, SECLOCK_KIND_SIMPLE, &driver, &server);
+    void *server = NULL;
+    enum seclock_result result = client_lock(client, SECLOCK_KIND_SIMPLE, name, &driver, &server);
     *server_out = server;
-    return result == SECLOCK_OK ? lock_name_check(name) : result;
+    return result;
 }
 
 /* Wakes all waiters, because there may be more permits now. */

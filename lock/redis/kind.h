@@ -10,7 +10,7 @@
 struct redis_step {
     enum script_id id;
     const char *keys;      /* as redis_server_begin takes them */
-    const char *arguments; /* one letter each: see add_argument */
+    const char *arguments; /* one letter each: see text_argument */
 };
 
 struct redis_steps {

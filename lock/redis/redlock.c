@@ -150,7 +150,6 @@ static struct redlock *redlock_new(const struct lock_core *core, size_t count)
     int part_ms = core->options.lease_ms / LEASE_PART;
     part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
     redlock->timeout_ms = core->options.timeout_ms < part_ms ? core->options.timeout_ms : part_ms;
-    pthread_mutex_init(&redlock->mutex, NULL);
     process_guard(&redlock->guard, &redlock->mutex);
     return redlock;
 }
@@ -164,7 +163,6 @@ static void redlock_close(void *self)
         connections_free(redlock, connections);
     }
     process_unguard(&redlock->guard);
-    pthread_mutex_destroy(&redlock->mutex);
     free(redlock->servers);
     free(redlock);
 }

@@ -41,7 +41,6 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
     *server_out = NULL;
     if (!server)
         return SECLOCK_FAILED;
-    pthread_mutex_init(&server->mutex, NULL);
     process_guard(&server->guard, &server->mutex);
     snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
     server->timeout_ms = timeout_ms;
@@ -71,7 +70,6 @@ void redis_server_close(struct redis_server **server)
     while (old->idle_count > 0)
         redis_close(&old->idle[--old->idle_count]);
     process_unguard(&old->guard);
-    pthread_mutex_destroy(&old->mutex);
     free(old->url);
     free(old);
 }
@@ -170,7 +168,7 @@ struct waiter_hub *redis_server_waiters(struct redis_server *server, const char 
     struct waiter_hub *hub = hub_at(server, &node, &made);
     if (hub)
         return hub;
-    made = waiter_hub_open(server->url, server->clustered ? &node : NULL, server->timeout_ms);
+    made = waiter_hub_open(server->url, server->clustered ? &node : NULL, server->timeout_ms, NULL);
     hub = hub_at(server, &node, &made);
     waiter_hub_close(&made); /* another thread was first, or there are too many */
     return hub;

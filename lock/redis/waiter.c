@@ -101,7 +101,8 @@ static struct redis *open_redis(const char *url, const struct url_server *node, 
                : NULL;
 }
 
-struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms)
+struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms,
+                                   void (*woken)(void *context))
 {
     assert(timeout_ms > 0);
     struct waiter_hub *hub = calloc(1, sizeof *hub);
@@ -116,7 +117,9 @@ struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *nod
     }
     TAILQ_INIT(&hub->all);
     hub->timeout_ms = timeout_ms;
-    pthread_mutex_init(&hub->mutex, NULL);
+    hub->woken = woken;
+    if (woken)
+        redis_never_wait(hub->redis);
     process_guard(&hub->guard, &hub->mutex);
     return hub;
 }
@@ -130,7 +133,6 @@ void waiter_hub_close(struct waiter_hub **hub)
     assert(TAILQ_EMPTY(&old->all));
     redis_close(&old->redis);
     process_unguard(&old->guard);
-    pthread_mutex_destroy(&old->mutex);
     free(old);
 }
 
@@ -155,17 +157,16 @@ void waiter_hub_forget(struct waiter_hub *hub)
 static void signal_waiter(struct waiter *waiter)
 {
     assert(waiter->sleeping);
-    uint64_t one = 1;
-    ssize_t written = write(waiter->event_fd, &one, sizeof one);
-    assert(written == sizeof one);
+    int failed = eventfd_write(waiter->event_fd, 1);
+    assert(failed == 0);
     waiter->signalled = true;
 }
 
 static void clear_signal(struct waiter *waiter)
 {
-    uint64_t signals;
-    if (waiter->signalled && read(waiter->event_fd, &signals, sizeof signals) < 0)
-        signals = 0; /* nothing to read: another look costs little */
+    eventfd_t signals;
+    if (waiter->signalled)
+        eventfd_read(waiter->event_fd, &signals); /* nothing to read: another look costs little */
     waiter->signalled = false;
 }
 
@@ -531,18 +532,6 @@ void waiter_leave(struct waiter **leaving, bool content)
 }
 
 /* ---- the hub of a loop ---- */
-
-struct waiter_hub *waiter_hub_open_for_loop(const char *url, const struct url_server *node,
-                                            int timeout_ms, void (*woken)(void *context))
-{
-    assert(woken);
-    struct waiter_hub *hub = waiter_hub_open(url, node, timeout_ms);
-    if (hub) {
-        hub->woken = woken;
-        redis_never_wait(hub->redis);
-    }
-    return hub;
-}
 
 bool waiter_doze(struct waiter *waiter)
 {

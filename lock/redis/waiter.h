@@ -17,9 +17,11 @@ struct url_server;
 struct waiter_hub;
 struct waiter;
 
-/* Makes a hub without connecting; with `node`, of that node of the cluster that the URL names.
- * NULL: no memory, or the URL is not of the form. */
-struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms);
+/* Makes a hub without connecting; with `node`, of that node of the cluster that the URL names. With
+ * `woken` it is a loop's, and calls woken(context) of a waiter when that is woken. NULL: no memory,
+ * or the URL is not of the form. */
+struct waiter_hub *waiter_hub_open(const char *url, const struct url_server *node, int timeout_ms,
+                                   void (*woken)(void *context));
 
 /* No thread may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
@@ -54,10 +56,6 @@ void waiter_pass(struct waiter *waiter);
 void waiter_leave(struct waiter **waiter, bool content);
 
 /* ---- the hub of a loop: all on one thread; not for waiter_sleep ---- */
-
-/* Makes the hub, which calls `woken(context)` of a waiter when it is woken. */
-struct waiter_hub *waiter_hub_open_for_loop(const char *url, const struct url_server *node,
-                                            int timeout_ms, void (*woken)(void *context));
 
 /* Begins a sleep; false: do not sleep, it was woken before. And takes the wake-up that `woken` told
  * of, after which the waiter tries. */

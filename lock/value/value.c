@@ -28,11 +28,8 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 {
     const struct lock_driver *driver;
     bool redis = store == SECLOCK_STORE_REDIS;
-    enum seclock_result result = lock_name_check(name);
-    if (result != SECLOCK_OK)
-        return result;
-    return client_driver(client, redis ? SECLOCK_KIND_SIMPLE : SECLOCK_KIND_TABLE, &driver,
-                         self_out);
+    return client_lock(client, redis ? SECLOCK_KIND_SIMPLE : SECLOCK_KIND_TABLE, name, &driver,
+                       self_out);
 }
 
 /* The first use of a value that the caller has given: checks the struct. */

@@ -1,6 +1,5 @@
 /* Locks by a queue of ephemeral sequential nodes on ZooKeeper: first come, first served. */
 #include <assert.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -495,17 +494,6 @@ static int queue_wait_fd(const struct seclock_handle *handle, int *wait_ms)
     return node && node->watching ? node->watch.fd : -1;
 }
 
-/* The watch is on the node ahead, so that a release wakes one waiter and not all. */
-static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
-{
-    (void)self;
-    struct pollfd fds[2] = {
-        {.fd = queue_wait_fd(handle, &wait_ms), .events = POLLIN},
-        {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
-    };
-    poll(fds, 2, wait_ms);
-}
-
 static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     (void)self;
@@ -875,7 +863,6 @@ const struct lock_driver zookeeper_queue_driver = {
     .open = queue_open,
     .close = queue_close,
     .acquire = queue_acquire,
-    .wait = queue_wait,
     .wait_fd = queue_wait_fd,
     .stop_waiting = queue_stop_waiting,
     .renew = queue_renew,

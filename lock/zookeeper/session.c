@@ -47,7 +47,7 @@ struct zk_session {
     bool asked;  /* has the library been told the login: for its completion thread only */
     void (*on_event)(void *context, struct zk_session *session);
     void *context;
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex; /* guards all below; what is atomic may be read without it */
     pthread_cond_t changed;
     int users;
     pthread_t hurrier;     /* ends the library's waits for silent servers */
@@ -55,9 +55,9 @@ struct zk_session {
     bool closing;
     bool logged_in;
     bool connected; /* and authenticated */
-    bool over;
-    bool refused; /* it is over because the server refused the login */
-    int error;    /* of the last request that was not ZOK */
+    _Atomic bool over;
+    _Atomic bool refused; /* it is over because the server refused the login */
+    _Atomic int error;    /* of the last request that was not ZOK */
     int patience_ms;
     int64_t look_ms; /* when the hurrier looks next, if there is no connection */
     LIST_HEAD(, zk_watch) watches;
@@ -471,14 +471,6 @@ enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
     return result;
 }
 
-static bool session_refused(struct zk_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    bool refused = session->refused;
-    pthread_mutex_unlock(&session->mutex);
-    return refused;
-}
-
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms, const char **why_out)
 {
     int64_t until_ms = clock_now_ms() + wait_ms;
@@ -490,7 +482,7 @@ struct zk_session *zk_session_take(struct zk *zk, int wait_ms, const char **why_
         zk_session_drop(&session);
         session = session_present(zk);
         result = session ? zk_session_await(session, left_ms > 0 ? (int)left_ms : 0) : ZK_FAILED;
-        if (result == ZK_OVER && session_refused(session)) {
+        if (result == ZK_OVER && session->refused) {
             result = ZK_FAILED; /* a new session would be refused as well */
             *why_out = "the server refuses to authenticate the user";
         }
@@ -516,12 +508,7 @@ void zk_session_drop(struct zk_session **session)
 
 bool zk_session_over(struct zk_session *session)
 {
-    if (session->pid != getpid())
-        return true;
-    pthread_mutex_lock(&session->mutex);
-    bool over = session->over;
-    pthread_mutex_unlock(&session->mutex);
-    return over;
+    return session->pid != getpid() || session->over;
 }
 
 int zk_session_ms(struct zk_session *session)
@@ -531,9 +518,7 @@ int zk_session_ms(struct zk_session *session)
 
 const char *zk_session_error(struct zk_session *session)
 {
-    pthread_mutex_lock(&session->mutex);
     int error = session->error;
-    pthread_mutex_unlock(&session->mutex);
     return error == ZNOAUTH ? "its nodes belong to another user, or the password is wrong"
                             : zerror(error);
 }
