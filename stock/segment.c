@@ -261,22 +261,19 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
         /* The ledger does not have the segment (any more): the sale has fewer, or is retired. */
         sale_hint_set(hold->sale, hold->segment, 0);
         segment_post_retire(stock, &hold->lock);
-        hold->state = SEGMENT_ENDED;
-        return;
     } else if (row->fence > hold->lock.fence) {
         /* Redis forgot fences that the ledger has seen: the next acquisition gets a greater one. */
         segment_post_fence(stock, &hold->lock, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity);
+        segment_post_release(stock, hold);
     } else {
         /* The ledger has this hold's fence from now on, so no update of an earlier round can pass
          * its guard: the row is final until somebody takes from the segment. */
         assert(row->sold <= row->capacity);
         segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
-        hold->state = SEGMENT_ENDED;
-        return;
     }
-    segment_post_release(stock, hold);
+    hold->state = SEGMENT_ENDED;
 }
 
 bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t count,

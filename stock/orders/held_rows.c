@@ -117,10 +117,7 @@ bool held_rows_of_sale(struct stock *stock, struct sale *sale)
     uint32_t segments = sale_snapshot(sale).segments;
     for (uint32_t i = 0; i < segments; i++)
         rows[i] = (struct ledger_row){.sku = sale_sku(sale), .number = i};
-    bool any = look(stock, LEDGER_ROW_SEGMENT, rows, segments);
-    if (!any)
-        any = look(stock, LEDGER_ROW_SALE, rows, 1);
-    return any;
+    return look(stock, LEDGER_ROW_SEGMENT, rows, segments) || look(stock, LEDGER_ROW_SALE, rows, 1);
 }
 
 size_t held_rows_first(struct stock *stock, struct segment_hold **holds, size_t count)

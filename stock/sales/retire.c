@@ -44,10 +44,8 @@ static enum stock_admin_result end_gone(struct stock *stock, const struct retiri
     uint32_t segments = 0;
     enum ledger_result found = ledger_retired_find(stock->ledger, change->sku, &segments);
     uint64_t connection = ledger_connection(stock->ledger);
-    if (found != LEDGER_OK && found != LEDGER_NO)
-        return STOCK_ADMIN_FAILED;
-    if (found == LEDGER_NO)
-        return STOCK_ADMIN_NO_SALE;
+    if (found != LEDGER_OK)
+        return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
     if (sale_lock_acquire_first(stock, change->sku, segments, change->wait_ms, locked) ==
         STOCK_ADMIN_OK)
         drop_locked(stock, locked);
