@@ -46,10 +46,8 @@ struct watchdog {
     struct watch watches[LOSSES + 1];
     pthread_cond_t settled; /* a batch is done, or an on_lost has returned */
     bool stopping;
-    int64_t (*now_ns)(void);
-    void (*log)(void *context, const char *text); /* NULL: none */
-    void *log_context;
-    struct lock_counters *counters; /* by kind */
+    const struct seclock_options *options; /* the core's, as the counters are */
+    struct lock_counters *counters;        /* by kind */
 };
 
 static struct lock_counters *counters_of(const struct watchdog *watchdog,
@@ -59,19 +57,17 @@ static struct lock_counters *counters_of(const struct watchdog *watchdog,
 }
 
 /* The mutex is not held: the caller's function may ask the library anything. */
-static void tell(const struct watchdog *watchdog, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void tell(const struct watchdog *watchdog, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void tell(const struct watchdog *watchdog,
+                                                       const char *format, ...)
 {
     char text[512];
     va_list arguments;
-    if (!watchdog->log)
+    if (!watchdog->options->log)
         return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    watchdog->log(watchdog->log_context, text);
+    watchdog->options->log(watchdog->options->log_context, text);
 }
 
 /* ---- when ---- */
@@ -126,7 +122,7 @@ static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 static void put_next(struct watchdog *watchdog, struct seclock_handle *handle,
                      enum seclock_result result, int64_t sent_ns)
 {
-    int64_t now_ns = watchdog->now_ns();
+    int64_t now_ns = watchdog->options->now_ns();
     int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
     if (due_ns <= now_ns) /* a slow server must not cause a busy loop */
         due_ns = now_ns + 1000000;
@@ -142,7 +138,7 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
         atomic_fetch_add(&counters_of(watchdog, handle)->renewals, 1);
     else if (result != SECLOCK_LOST)
         atomic_fetch_add(&counters_of(watchdog, handle)->renew_errors, 1);
-    if (handle_extend(handle, result, sent_ns, watchdog->now_ns()))
+    if (handle_extend(handle, result, sent_ns, watchdog->options->now_ns()))
         put_next(watchdog, handle, result, sent_ns);
     else
         lose(watchdog, handle);
@@ -176,7 +172,7 @@ static void tell_renewals(const struct watchdog *watchdog, const struct seclock_
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
     enum seclock_result results[LOCK_RENEWALS_MAX];
-    int64_t sent_ns = watchdog->now_ns();
+    int64_t sent_ns = watchdog->options->now_ns();
     assert(count > 0 && count <= LOCK_RENEWALS_MAX);
     for (size_t i = 0; i < count; i++) {
         assert(!handles[i]->renewing && handles[i]->driver == handles[0]->driver);
@@ -216,7 +212,7 @@ static size_t collect(struct watch *renewals, struct seclock_handle **batch)
 {
     struct watchdog *watchdog = renewals->watchdog;
     size_t count = 0;
-    int64_t now_ns = watchdog->now_ns();
+    int64_t now_ns = watchdog->options->now_ns();
     struct due *due;
     while (count < LOCK_RENEWALS_MAX && (due = due_first(&renewals->heap)) != NULL) {
         struct seclock_handle *handle = due->handle;
@@ -269,7 +265,7 @@ static bool notify_due(struct watch *losses)
 {
     struct watchdog *watchdog = losses->watchdog;
     const struct due *first = due_first(&losses->heap);
-    int64_t now_ns = watchdog->now_ns();
+    int64_t now_ns = watchdog->options->now_ns();
     if (!first || first->at_ns > now_ns)
         return false;
     struct seclock_handle *handle = first->handle;
@@ -296,7 +292,7 @@ static void sleep_on(struct watch *watch)
     if (watch->sleeps_until_ns == INT64_MAX) {
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
-        int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
+        int64_t left_ns = watch->sleeps_until_ns - watchdog->options->now_ns();
         if (left_ns > SLEEP_MS_MAX * CLOCK_NS_PER_MS)
             left_ns = SLEEP_MS_MAX * CLOCK_NS_PER_MS;
         clock_wait(&watch->changed, &watchdog->mutex, clock_now_ns() + (left_ns > 0 ? left_ns : 0));
@@ -345,9 +341,7 @@ struct watchdog *watchdog_open(const struct seclock_options *options,
         watchdog->watches[i].act = i == LOSSES ? notify_due : renew_due;
         clock_condition_init(&watchdog->watches[i].changed);
     }
-    watchdog->now_ns = options->now_ns;
-    watchdog->log = options->log;
-    watchdog->log_context = options->log_context;
+    watchdog->options = options;
     watchdog->counters = counters;
     return watchdog;
 }

@@ -23,8 +23,8 @@ static inline void counters_time(_Atomic uint64_t buckets[SECLOCK_BUCKETS], int6
                               memory_order_relaxed);
 }
 
-/* Makes a watchdog, which starts its threads with the first hold. It uses the clock and the log of
- * the options, and adds to `counters`, one for each kind. NULL: no memory. */
+/* Makes a watchdog, which starts its threads with the first hold. It keeps `options`, of which it
+ * uses the clock and the log, and `counters`, one for each kind. NULL: no memory. */
 struct watchdog *watchdog_open(const struct seclock_options *options,
                                struct lock_counters *counters);
 

@@ -87,11 +87,9 @@ void redis_server_forget(struct redis_server *server)
 struct redis *redis_server_take(struct redis_server *server)
 {
     char error[128];
-    struct redis *redis = NULL;
     pthread_mutex_lock(&server->mutex);
     assert(server->idle_count <= IDLE_MAX);
-    if (server->idle_count > 0)
-        redis = server->idle[--server->idle_count];
+    struct redis *redis = server->idle_count > 0 ? server->idle[--server->idle_count] : NULL;
     pthread_mutex_unlock(&server->mutex);
     if (!redis)
         redis = redis_open(server->url, server->timeout_ms, error, sizeof error);

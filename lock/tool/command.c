@@ -156,9 +156,7 @@ static int start_command(struct run *run, const sigset_t *mask)
 
 static void end_lost(struct run *run)
 {
-    if (run->lost)
-        return;
-    assert(run->kill_at_ns == 0);
+    assert(!run->lost && run->kill_at_ns == 0);
     run->lost = true;
     run->kill_at_ns = clock_now_ns() + (int64_t)run->settings->grace_ms * 1000000;
     say(run->settings, "%s: the lock is lost; ending %s", run->settings->name,
@@ -199,8 +197,7 @@ static int attend_command(struct run *run, const struct inbox *inbox, int lost)
             forward_signals(run, inbox->signals);
         if (fds[1].revents) {
             end_lost(run);
-            fds[1].fd = -1;
-            fds[1].revents = 0;
+            fds[1].fd = -1; /* poll passes it over, and clears its revents */
         }
     }
     return status;

@@ -21,7 +21,7 @@ MUTANTS: dict[str, Mutant] = {
     "watchdog_dates_answers_back": Mutant(
         "nor does one of the watchdog's",
         (("lock/watchdog.c",
-          "if (handle_extend(handle, result, sent_ns, watchdog->now_ns()))",
+          "if (handle_extend(handle, result, sent_ns, watchdog->options->now_ns()))",
           "if (handle_extend(handle, result, sent_ns, sent_ns))"),),
         unit="test_lock/test_watchdogs_renewal_answered_after_the_lease_is_a_loss",
         simulated=NO_PART),
