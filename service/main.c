@@ -85,15 +85,16 @@ static bool open_http(struct parts *parts)
 
 /* ---- all parts ---- */
 
-/* Servers may still be down: each part connects when it first needs to. HTTP comes behind workers
- * and health, so that every request finds them; the live thread needs HTTP's port. False with the
+/* Servers may still be down: each part connects when it first needs to. The threads of HTTP come
+ * last, so that every request finds all parts; the live thread needs HTTP's port. False with the
  * reason in service.error; stop ends the parts that were started. */
 static bool start(struct parts *parts)
 {
     struct service *service = &parts->service;
     service_open(service);
     if (!workers_start(&parts->workers, service) || !health_start(service) || !open_http(parts) ||
-        !live_start(service, http_server_address(parts->http_server)))
+        !live_start(service, http_server_address(parts->http_server)) ||
+        !http_server_start_admin(parts->http_server))
         return false;
     service_worker_start(parts->workers.preparer);
     return true;

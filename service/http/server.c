@@ -59,7 +59,7 @@ static bool open_admin(struct http_server *server, char *error_out, size_t error
     return true;
 }
 
-static bool start_admin(struct http_server *server)
+static bool prepare_admin(struct http_server *server)
 {
     char why[200];
     if (!open_admin(server, why, sizeof why))
@@ -74,6 +74,13 @@ static bool start_admin(struct http_server *server)
     server->admin_room.beside = &server->public_room;
     server->public_room.beside = &server->admin_room;
     server->public_room.classes = ROUTE_PUBLIC;
+    return true;
+}
+
+bool http_server_start_admin(struct http_server *server)
+{
+    if (!server->apart)
+        return true;
     server->threads[0] = http_start(server->service, &server->admin_room, server->admin.fds[0]);
     if (!server->threads[0])
         return false;
@@ -108,7 +115,7 @@ struct http_server *http_server_open(struct service *service)
     struct http_server *server = memory_must(calloc(1, sizeof *server));
     server->service = service;
     room_open(&server->public_room, ROUTE_ALL, service->connections_max, &service->public_use);
-    if (open_public(server) && start_admin(server))
+    if (open_public(server) && prepare_admin(server))
         return server;
     http_server_close(&server);
     return NULL;

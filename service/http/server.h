@@ -14,9 +14,13 @@ struct http_server;
 enum { HTTP_FILES_EXTRA = 64 };
 
 /* Takes the addresses of `listen` and `admin_listen`, or the sockets that systemd has passed in
- * their place, and starts the thread of admin_listen. Nobody can connect to `listen` yet. NULL with
- * the reason in service->error. */
+ * their place. Nobody can connect to `listen` yet, and no thread runs. NULL with the reason in
+ * service->error. */
 struct http_server *http_server_open(struct service *service);
+
+/* Starts the thread of admin_listen, if that is set. Operators may have connected before, so all
+ * that any of their pages shows is there by now. False with the reason in service->error. */
+bool http_server_start_admin(struct http_server *server);
 
 /* The address that buyers use, as logged; lives as long as the server. */
 const char *http_server_address(const struct http_server *server);

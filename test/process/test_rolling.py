@@ -90,6 +90,28 @@ def test_shared_port_is_joined_only_when_ready(stack, proxies, spawn, tmp_path):
         new.reap()
 
 
+def test_operators_who_wait_for_the_start_are_answered(stack, tmp_path):
+    """The socket took them while no daemon ran; all that a page shows is there when it is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as public, \
+         socket.create_server(("127.0.0.1", 0), backlog=64) as admin, \
+         Activated([public, admin], "seckilld:admin", stack, tmp_path, **STEADY) as daemon:
+        for _ in range(6):
+            daemon.stop()
+            with contextlib.ExitStack() as clients:
+                waiting = [ask(clients, daemon, admin.getsockname(), path) for path in (
+                    "/metrics", "/dashboard/live", "/admin/log-level", "/readyz") * 4]
+                daemon.start()
+                for client in waiting:
+                    assert client.makefile("rb").read().split()[1] in (b"200", b"503")
+
+
+def ask(clients, daemon, address, path):
+    client = clients.enter_context(socket.create_connection(address, timeout=60))
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                   f"Authorization: Bearer {daemon.token}\r\n\r\n".encode())
+    return client
+
+
 def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as public, \
          socket.create_server(("127.0.0.1", 0)) as admin:
@@ -115,7 +137,7 @@ def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
 
 def test_more_clients_wait_for_the_start_than_there_may_be(stack, tmp_path):
     """The first HTTP threads make room in all of them while the last ones are being started."""
-    with contextlib.ExitStack() as clients:
+    with contextlib.contextlib.ExitStack() as clients:
         public = clients.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
         for _ in range(100):
             clients.enter_context(socket.create_connection(public.getsockname(), timeout=10))
