@@ -13,7 +13,8 @@ LISTED_MAX = 1000      # payments of a page
 NO_TIME = {"per_user_limit": None, "pay_within_s": None, "grace_s": None, "late_payment": "retake"}
 ONE_PAYMENT = """SELECT order_id, qty, payment_ref FROM orders JOIN sale USING (sku, round)
     JOIN payment USING (order_id)
-    WHERE sku = '{}' AND status = 'paid' AND state = 'taken' LIMIT 1"""
+    WHERE sku = '{}' AND status = 'paid' AND state = 'taken'
+    AND order_id NOT IN (SELECT order_id FROM refund_due) LIMIT 1"""
 EXPIRED = """SELECT order_id, qty FROM orders o JOIN sale USING (sku, round)
     WHERE sku = '{}' AND status = 'expired'
     AND NOT EXISTS (SELECT 1 FROM payment p WHERE p.order_id = o.order_id) LIMIT {}"""
