@@ -4,23 +4,25 @@ can fail: test_checks.py feeds it false records."""
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from chaos.record import ACCEPTED, NOT_NOW, PAID_BACK, UNKNOWN
+from chaos.failures import failures_of, may_fail_within
+from chaos.record import ACCEPTED, FAILED, LATE, NOT_NOW, PAID_BACK, UNKNOWN
 
 CHECKS = {}
-LATE = 60.0  # seconds after which a change without an answer is not carried out any more
 
 ORDER_ANSWERS = {
     *UNKNOWN, *NOT_NOW, "200", "201", "404 unknown_sku", "409 sold_out", "409 limit_reached",
     "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 no_order_id"}
 CALL_ANSWERS = {*UNKNOWN, *NOT_NOW, "200", "404 unknown_order"}
-OF_CALLS = {"get": set(), "pay": {"409 invalid_state", *PAID_BACK},
+OF_CALLS = {"get": set(), "pay": {"409 invalid_state", FAILED, *PAID_BACK},
             "cancel": {"409 invalid_state", "422 keep_too_large"},
             "refund": {"409 invalid_state", "404 unknown_payment", "422 keep_too_large"},
+            "unpay": {"409 invalid_state", "404 unknown_payment"},
             "extend": {"409 invalid_state", "409 hold_limit_reached"}}
 CHANGE_ANSWERS = {*UNKNOWN, *NOT_NOW, "200", "404 unknown_sku", "409 sale_in_use",
                   "409 refunds_due"}
 
-# How far an order has come: it never goes back. An expired one is paid when its money is late.
+# How far an order has come: it never goes back, but for a payment that fails, which leaves a paid
+# order reserved. An expired one is paid when its money is late.
 STEPS = {"reserved": 0, "expired": 1, "paid": 2, "cancelled": 3, "refunded": 3}
 # What an order may have been told as, by what it is in the end.
 WAYS = {"reserved": {"reserved"}, "cancelled": {"reserved", "expired", "cancelled"},
@@ -87,7 +89,7 @@ def known_answers(record, _):
             if one.answer not in known(one):
                 yield f"the answer {one.answer}", [one]
     for one in record.calls:
-        if not one.ref and one.answer in PAID_BACK:
+        if not one.ref and one.answer in (*PAID_BACK, FAILED):
             yield f"the answer {one.answer} to a payment without a name", [one]
 
 
@@ -191,33 +193,44 @@ def one_end(record, books):
         ways = {None} | WAYS[row.status]
         if any(payment.outcome == "retaken" for payment in payments[order_id].values()):
             ways.add("expired")
+        if any(payment.state == "failed" for payment in payments[order_id].values()):
+            ways.add("paid")
         wrong = [one for one in events if one.status not in ways]
         if wrong:
             yield f"order {order_id} was told as {wrong[0].status}, it is {row.status}", events
 
 
-@check("no order goes back to a state that it has left")
-def states_stay(record, _):
+def may_go_back(one, other, failures, retaken):
+    """An order that was told as one says may be as the other says later, since a payment failed.
+    `retaken`: money that came late has paid it."""
+    left = ("paid", "expired") if retaken else ("paid",)
+    return (one.status in left and STEPS[other.status] < STEPS["paid"]
+            and may_fail_within(failures, one.start, other.end))
+
+
+@check("no order goes back to a state that it has left, but when its payment fails")
+def states_stay(record, books):
+    failures, payments = failures_of(record, books), books.by_order()
     for order_id, events in told_of(record).items():
-        reached = {}  # {state: when it was first told}
-        for one in events:
-            if one.status:
-                reached.setdefault(one.status, one.end)
-        for one in events:
-            back = [status for status, end in reached.items()
-                    if one.status and end < one.start and STEPS[status] > STEPS[one.status]]
-            if back:
-                yield f"order {order_id} was told as {one.status} after it was {back[0]}", events
-                break
+        told = [one for one in events if one.status]
+        retaken = any(one.outcome == "retaken" for one in payments[order_id].values())
+        back = [(one, other) for one in told for other in told if one.end < other.start
+                and STEPS[one.status] > STEPS[other.status]
+                and not may_go_back(one, other, failures[order_id], retaken)]
+        for one, other in back[:1]:
+            yield f"order {order_id} was told as {other.status} after it was {one.status}", events
 
 
 @check("a payment that was answered 200 is in the ledger, and so is a cancellation")
 def done_is_done(record, books):
     ends = {"pay": ("paid", "refunded"), "cancel": ("cancelled",)}
+    failures = failures_of(record, books)
     for one in record.calls:
         if one.what in ends and one.answer == "200" and not one.keep:
             row = books.orders.get(one.order_id)
-            if row is None or row.status not in ends[one.what]:
+            failed = one.what == "pay" and may_fail_within(failures[one.order_id], one.start,
+                                                           float("inf"))
+            if row is None or row.status not in ends[one.what] and not failed:
                 status = row and row.status
                 yield f"order {one.order_id}: {one.what} was answered 200, it is {status}", [one]
 
@@ -261,24 +274,55 @@ def found_are_there(record, books):
             yield f"order {one.order_id} was found, it is not in the ledger", [one]
 
 
-@check("no order of an ended round is paid")
-def no_late_payments(record, books):
-    payments = books.by_order()
-    ended = defaultdict(list)  # {sku: [(round that began, when its reset was answered)]}
+def ended_rounds(record, books):
+    """{sku: [(round that began, when its reset was answered)]}"""
+    ended = defaultdict(list)
     for one in record.changes:
         if one.what == "reset" and one.answer == "200" and (one.sku, one.key) in books.resets:
             ended[one.sku].append((books.resets[one.sku, one.key][0], one.end))
+    return ended
+
+
+def is_after_round(row, start, ended):
+    return any(number > row.round and end < start for number, end in ended[row.sku])
+
+
+def last_paying(row, payments):
+    """The names of those that may have made the order paid when that happened last; None: of a
+    payment without one."""
+    states = {ref: payment.state for ref, payment in payments.items() if payment.pays}
+    if row.status == "paid" and not any(one.state == "taken" for one in payments.values()):
+        return {None}
+    for state in ("taken", "refunded", "failed"):
+        if state in states.values():
+            return {ref for ref in states if states[ref] == state}
+    return {None}
+
+
+@check("no order of an ended round is paid")
+def no_late_payments(record, books):
+    payments, ended = books.by_order(), ended_rounds(record, books)
     for order_id, events in told_of(record).items():
         row = books.orders.get(order_id)
         if row is None or row.status not in ("paid", "refunded"):
             continue
-        refs = {ref for ref, payment in payments[order_id].items() if payment.pays} or {None}
+        refs = last_paying(row, payments[order_id])
         paying = [one for one in events if getattr(one, "what", "") == "pay"
                   and one.may_have_happened and one.ref in refs]
         first = min((one.start for one in paying), default=None)
-        if first is not None and any(number > row.round and end < first
-                                     for number, end in ended[row.sku]):
+        if first is not None and is_after_round(row, first, ended):
             yield f"order {order_id} was paid after its round: {row}", events
+
+
+@check("no payment of an ended round fails")
+def no_late_failures(record, books):
+    ended = ended_rounds(record, books)
+    for order_id, failures in failures_of(record, books).items():
+        row = books.orders.get(order_id)
+        for one in failures if row else ():
+            if is_after_round(row, one.low, ended):
+                yield f"payment {one.ref} of order {order_id} failed after its round: {row}", [
+                    call for call in record.calls if call.order_id == order_id]
 
 
 # Units

@@ -1,4 +1,5 @@
-"""Clients: they order, repeat, pay, extend, cancel, refund and look, and note every answer."""
+"""Clients: they order, repeat, pay, extend, cancel, refund, unpay and look, and note every
+answer."""
 
 import http.client
 import json
@@ -150,7 +151,8 @@ class Buyer(Client):
     def run(self, stop):
         acts = {self.buy: 42, self.repeat: 14, self.pay: 10, self.pay_again: 5, self.pay_twice: 3,
                 self.pay_late: 4, self.race: 4, self.extend: 3, self.cancel: 5, self.cut: 3,
-                self.refund: 7, self.look: 10, self.look_at_stock: 3, self.list_orders: 2}
+                self.refund: 7, self.unpay: 5, self.unpay_again: 2, self.look: 10,
+                self.look_at_stock: 3, self.list_orders: 2}
         while not stop.is_set():
             self.random.choices(list(acts), acts.values())[0]()
             time.sleep(self.random.uniform(*PAUSE))
@@ -229,15 +231,21 @@ class Buyer(Client):
             others = (("pay", {"ref": ref}), ("pay", {"ref": self.new_ref()}),
                       ("pay", {"ref": self.new_ref()}), ("pay", {}), ("cancel", {}),
                       ("cancel", {"keep": 1}), ("refund", {"ref": ref, "restock": True}),
-                      ("refund", {"ref": ref}), ("extend", {"until": self.soon()}))
+                      ("refund", {"ref": ref}), ("unpay", {"ref": ref}),
+                      ("unpay", {"ref": ref}), ("extend", {"until": self.soon()}))
             calls = [("pay", {"ref": ref}), *self.random.sample(others, RACERS - 1)]
             self.at_once(one.order_id, first, calls)
 
     def race_of_refunds(self):
-        """Of one payment, which is told again meanwhile."""
-        for one in self.some_payments(1):
-            refund = ("refund", {"ref": one.ref, "restock": self.random.random() < 0.5})
-            self.at_once(one.order_id, self.anywhere(), [refund, refund, ("pay", {"ref": one.ref})])
+        """Of one payment, which is told again meanwhile, or fails, and another pays its order."""
+        for one in self.paid_payments():
+            refund, unpay = ("refund", {"ref": one.ref, "restock": self.random.random() < 0.5}), (
+                "unpay", {"ref": one.ref})
+            others = (refund, unpay, unpay, ("pay", {"ref": one.ref}),
+                      ("pay", {"ref": self.new_ref()}), ("pay", {}), ("cancel", {}))
+            first = self.random.choice((refund, unpay))
+            self.at_once(one.order_id, self.anywhere(),
+                         [first, *self.random.sample(others, RACERS - 1)])
 
     def at_once(self, order_id, first, calls):
         with ThreadPoolExecutor(RACERS) as pool:
@@ -263,6 +271,28 @@ class Buyer(Client):
             keep = self.random.randint(1, 3) if self.random.random() < 0.3 else None
             self.call("refund", self.anywhere(), one.order_id, self.patience(), ref=one.ref,
                       restock=self.random.random() < 0.5, keep=keep)
+
+    def paid_payments(self):
+        """Of a few one that has paid its order, if there is one."""
+        some = self.some_payments(5)
+        return ([one for one in some if one.answer == "200"] or some)[:1]
+
+    def unpay(self):
+        """A payment fails, and now and then the buyer pays again: with a new one, without a name,
+        or with the one that has failed."""
+        for one in self.paid_payments():
+            daemon = self.anywhere()
+            self.call("unpay", daemon, one.order_id, self.patience(), ref=one.ref)
+            if self.random.random() < 0.5:
+                ref = self.random.choices((self.new_ref(), None, one.ref), (8, 1, 1))[0]
+                self.call("pay", daemon, one.order_id, self.patience(), ref=ref)
+
+    def unpay_again(self):
+        """Of a few the first whose outcome is not known, if there is one."""
+        some = self.record.some(self.random, self.record.recent_unpays, 5)
+        unclear = [one for one in some if one.answer in UNKNOWN]
+        for one in (unclear or some)[:1]:
+            self.call("unpay", self.anywhere(), one.order_id, self.patience(), ref=one.ref)
 
     def look(self):
         self.ask("get")

@@ -43,6 +43,8 @@ class Closing:
                             ("the ledger agrees with itself", self.audit_unsettled),
                             ("late money buys units while there are some, and they return",
                              self.accounts.pay_late),
+                            ("an order whose payment fails keeps its units, until it is cancelled",
+                             self.accounts.fail_some),
                             ("every unit that is left can be bought, in large quantities",
                              self.sell_rest),
                             ("payments are listed and audited as the ledger has them",

@@ -10,7 +10,7 @@ WAIT_S = 2
 PAGE = 1000
 STATUS = {"accepted": {"reserved"}, "paid": {"paid"}, "retaken": {"paid"},
           "cancelled": {"cancelled"}, "expired": {"expired"}, "refunded": {"refunded"},
-          "changed": {"reserved", "paid"}}
+          "unpaid": {"reserved"}, "changed": {"reserved", "paid"}}
 
 
 def sum_of(event):
@@ -75,7 +75,8 @@ class History:
     """What the feed has said of each order and payment."""
 
     def __init__(self):
-        self.orders, self.due, self.faults = {}, {}, []
+        self.orders, self.due, self.failed, self.faults = {}, {}, {}, []
+        self.paying, self.replaced = {}, set()  # names of payments, as the keys of `failed`
 
     def take(self, number, event):
         """The event with this number, from 1 on."""
@@ -91,6 +92,18 @@ class History:
                 self.faults.append(f"order {event['subject']}: version {event['version']}, {what}, "
                                    f"comes behind version {version}")
             self.orders[event["subject"]] = event["version"], what, event["data"]["qty"]
+            self.take_payment(event["subject"], what, event["data"].get("payment_ref"))
+
+    def take_payment(self, order_id, what, ref):
+        """An event of an order may name the payment that pays it from then on, or has failed."""
+        name = order_id, ref
+        if what == "unpaid":
+            self.failed[name] = self.failed.get(name, 0) + 1
+        elif ref:
+            before = self.paying.get(order_id)
+            if what == "changed" and before != name:
+                self.replaced.add(before)
+            self.paying[order_id] = name
 
     def compare(self, ledger):
         """Yields what differs between the feed and the ledger."""
@@ -112,3 +125,13 @@ class History:
             if due.get(name) != self.due.get(name):
                 yield (f"payment {name}: due in the ledger {due.get(name, 0)} times, in the feed "
                        f"{self.due.get(name, 0)}")
+        yield from self.compare_failed(ledger)
+
+    def compare_failed(self, ledger):
+        """A failure is told once, or the order stays paid by another payment, which is told."""
+        failed = set(ledger.run("SELECT order_id, payment_ref FROM payment WHERE state = 'failed'"))
+        for name in failed | self.failed.keys():
+            times = self.failed.get(name, 0)
+            if name not in failed or times != int(name not in self.replaced):
+                yield (f"payment {name}: failed in the ledger {int(name in failed)} times, in the"
+                       f" feed {times}")

@@ -1,13 +1,13 @@
-"""Compares what clients were told of payments and of extended holds with the ledger."""
+"""Compares what clients were told of payments with the ledger."""
 
 from collections import Counter, defaultdict
-from datetime import datetime
 
-from chaos.checks import check, told_of
-from chaos.record import ACCEPTED, UNKNOWN
+from chaos.checks import check
+from chaos.failures import (
+    by_payment, failures_of, first_told, is_failed, is_refunded, last_effect, told_state)
+from chaos.holds import CLOCKS_APART, holds_of
+from chaos.record import FAILED, NOT_NOW, UNKNOWN
 
-CLOCKS_APART = 0.1  # seconds that two readings of the machine's clock may differ by
-MS = 0.0015         # seconds: times are told in milliseconds
 STORY = 6           # calls
 DUE = ("too_late", "already_paid")
 # What a payment's outcome must be, by its answer.
@@ -15,30 +15,9 @@ OUTCOMES = {"409 payment_too_late": ("too_late",), "409 already_paid": ("already
             "409 invalid_state": ("in_time", "retaken")}
 
 
-def by_payment(record):
-    """{(order_id, ref): its calls, by their ends}"""
-    groups = defaultdict(list)
-    for one in record.calls:
-        if one.ref and one.what in ("pay", "refund"):
-            groups[one.order_id, one.ref].append(one)
-    for calls in groups.values():
-        calls.sort(key=lambda one: one.end)
-    return groups
-
-
 def up_to(one, calls):
     """The call with some before it, for a story that ends with it."""
     return calls[:calls.index(one) + 1][-STORY:]
-
-
-def is_refunded(one):
-    return one.told.get("payment_state") == "refunded"
-
-
-def told_state(one):
-    """The state that an answer tells of; None: of none."""
-    state = one.told.get("payment_state")
-    return "taken" if one.what == "pay" and one.answer == "200" else state
 
 
 # Payments
@@ -54,6 +33,8 @@ def contradiction(one, payment):
                 and one.told.get("payment_ref") == one.ref and payment.state != "refund_due")
     elif one.answer == "409 invalid_state":
         fits = is_refunded(one) and payment.pays
+    elif one.answer == FAILED:
+        fits = is_failed(one) and payment.state == "failed"
     else:
         fits = payment.outcome in OUTCOMES[one.answer] and (
             one.told.get("payment_state") in ("refund_due", "refunded"))
@@ -67,7 +48,7 @@ def answered_are_there(record, books):
     for (order_id, ref), calls in by_payment(record).items():
         payment = books.payments.get((order_id, ref))
         for one in calls:
-            if one.what != "pay" or one.answer not in ("200", *OUTCOMES):
+            if one.what != "pay" or one.answer not in ("200", FAILED, *OUTCOMES):
                 continue
             wrong = contradiction(one, payment)
             if wrong:
@@ -76,26 +57,111 @@ def answered_are_there(record, books):
                 break
 
 
+def may_be_failed(failures, one):
+    """The payment that the call is of may have failed before its answer."""
+    return any(other.ref == one.ref and other.low < one.end for other in failures)
+
+
+def is_known(one):
+    """The answer shows that the payment is there."""
+    return told_state(one) is not None
+
+
 @check("a refund that was answered is in the ledger, as it was answered")
 def refunds_are_there(record, books):
+    failures = failures_of(record, books)
     for (order_id, ref), calls in by_payment(record).items():
         payment = books.payments.get((order_id, ref))
-        known = min((one.end for one in calls if one.decided), default=float("inf"))
+        known = first_told(calls, is_known)
         for one in calls:
             if one.what != "refund" or not one.answer or one.answer[0] == "5":
                 continue
             if one.answer == "404 unknown_payment":
                 fits = one.start < known
-            elif one.answer in ("409 invalid_state", "422 keep_too_large"):
+            elif one.answer == "409 invalid_state":
+                fits = one.keep is not None or may_be_failed(failures[order_id], one)
+            elif one.answer == "422 keep_too_large":
                 fits = one.keep is not None
             elif one.answer == "200" and one.keep:
                 fits = payment and payment.state != "refund_due" and told_state(one) == "taken"
             else:
                 fits = payment and payment.state == "refunded" and is_refunded(one)
-            if one.answer != "404 unknown_order" and not fits:
+            if one.answer not in ("404 unknown_order", "408 request_timeout") and not fits:
                 yield (f"refund of {ref} of {order_id} was answered {one.answer}, {one.told};"
                        f" the ledger has {payment}"), up_to(one, calls)
                 break
+
+
+def may_be_after_round(record, books, row, one):
+    """The order's round may have been over when the call was answered."""
+    if not books.is_over(row):
+        return False
+    for change in record.changes:
+        begun = books.resets.get((change.sku, change.key), (change.round, 0))[0]
+        if change.what in ("reset", "retire") and change.sku == row.sku and (
+                change.start < one.end and change.answer in UNKNOWN + ("200",)
+                and (begun is None or begun > row.round)):
+            return True
+    return False
+
+
+def may_not_fail(record, books, one, calls):
+    """A reason why an unpay may have been refused: the payment did not pay its order then, or the
+    order's round was over."""
+    payment, row = books.payments[one.order_id, one.ref], books.orders.get(one.order_id)
+    if first_told(calls, is_failed) < one.start:
+        return False
+    paid = first_told(calls, lambda other: told_state(other) == "taken")
+    refunded = any(other.what == "refund" and not other.keep and other.may_have_happened
+                   and other.start < one.end for other in calls)
+    return (payment.outcome in DUE and paid > one.start or payment.state == "refunded" and refunded
+            or row is not None and may_be_after_round(record, books, row, one))
+
+
+@check("a failure that was answered is in the ledger, as it was answered")
+def failures_are_there(record, books):
+    for (order_id, ref), calls in by_payment(record).items():
+        payment = books.payments.get((order_id, ref))
+        known = first_told(calls, is_known)
+        for one in calls:
+            if one.what != "unpay":
+                continue
+            fits = True
+            if one.answer == "200":
+                fits = (payment and payment.state == "failed" and is_failed(one)
+                        and one.told.get("payment_ref") == ref)
+            elif one.answer == "404 unknown_payment":
+                fits = one.start < known
+            elif one.answer == "409 invalid_state":
+                fits = payment and may_not_fail(record, books, one, calls)
+            if not fits:
+                yield (f"unpay of {ref} of {order_id} was answered {one.answer}, {one.told}; the"
+                       f" ledger has {payment}"), up_to(one, calls)
+                break
+
+
+AFTER_FAILURE = {"pay": FAILED, "refund": "409 invalid_state", "unpay": "200"}
+
+
+@check("a payment that failed stays so, and every call with it is answered so")
+def failures_stay(record, books):
+    for (order_id, ref), calls in by_payment(record).items():
+        failed = first_told(calls, is_failed)
+        later = [one for one in calls if one.start > failed
+                 and (one.answer not in (*UNKNOWN, *NOT_NOW, AFTER_FAILURE[one.what])
+                      or told_state(one) not in (None, "failed"))]
+        for one in later[:1]:
+            yield (f"payment {ref} of {order_id} has failed, then {one.what} was answered"
+                   f" {one.answer}"), up_to(one, calls)
+
+
+@check("no payment fails that nobody said had failed")
+def failures_have_reasons(record, books):
+    failures, calls = failures_of(record, books), by_payment(record)
+    for (order_id, ref), payment in books.payments.items():
+        if payment.state == "failed" and not any(one.ref == ref for one in failures[order_id]):
+            yield (f"nobody's unpay of {ref} of {order_id} was accepted or unclear",
+                   calls.get((order_id, ref), []))
 
 
 @check("no payment is in the ledger that nobody told")
@@ -103,19 +169,20 @@ def none_invented(record, books):
     told = by_payment(record)
     for (order_id, ref), payment in books.payments.items():
         calls = told.get((order_id, ref), [])
-        if not any(one.what == "pay" and (one.decided or one.answer in UNKNOWN) for one in calls):
+        if not any(one.what == "pay" and (one.decided and one.answer != FAILED
+                                          or one.answer in UNKNOWN) for one in calls):
             yield f"payment {ref} of {order_id}: nobody's was accepted or unclear: {payment}", calls
 
 
 @check("a payment that was refunded stays refunded, and its outcome stays")
 def payments_stay(record, _):
     for (order_id, ref), calls in by_payment(record).items():
-        refunded = min((one.end for one in calls if is_refunded(one)), default=float("inf"))
+        refunded = first_told(calls, is_refunded)
         if any(told_state(one) not in (None, "refunded") and one.start > refunded
                for one in calls):
             yield f"payment {ref} of {order_id} was refunded, and then was not", calls
         answers = {(one.answer, one.told.get("retaken")) for one in calls
-                   if one.decided and one.answer != "409 invalid_state"}
+                   if one.decided and one.answer not in ("409 invalid_state", FAILED)}
         # One that was due pays the order once that has lost its first payment.
         paid = min((one.end for one in calls if one.decided and one.answer == "200"), default=None)
         follows = paid is not None and ("200", True) not in answers and not any(
@@ -125,7 +192,7 @@ def payments_stay(record, _):
             yield f"payment {ref} of {order_id} was answered {sorted(map(str, answers))}", calls
 
 
-@check("paid, due back and refunded make up the money that was told")
+@check("paid, due back, refunded and failed make up the money that was told")
 def sums_agree(record, books):
     told, unclear = set(), set()
     for one in record.calls:
@@ -133,9 +200,31 @@ def sums_agree(record, books):
             (told if one.decided else unclear).add((one.order_id, one.ref))
     unclear -= told
     states = Counter(payment.state for payment in books.payments.values())
-    total = states["taken"] + states["refund_due"] + states["refunded"]
+    total = sum(states[state] for state in ("taken", "refund_due", "refunded", "failed"))
     if not len(told) <= total <= len(told) + len(unclear) or total != len(books.payments):
         yield f"{len(told)} payments told, {len(unclear)} unclear, the ledger has {states}", []
+
+
+def fits_its_payments(status, payments, nameless):
+    """The payments that order has may have made it what it is. What pays it first, in time or by a
+    retake, may end, and leave that to one that was due. When the last of such a row ends by a
+    refund, so does the order; when it fails, the order may be paid anew."""
+    first = [payment.state for payment in payments if payment.pays]
+    next_ones = [payment.state for payment in payments if not payment.pays]
+    states = Counter(first + next_ones)
+    by_name = states["taken"] > 0
+    if states["taken"] > 1 or by_name != (status == "paid") and not (
+            status == "paid" and nameless):
+        return False
+    if status == "refunded" and not states["refunded"]:
+        return False
+    # The next one pays or has failed only when the one before is refunded or failed.
+    if {"taken", "failed"} & set(next_ones) and not {"refunded", "failed"} & set(first):
+        return False
+    # Each row has ended by a failure but one that still pays the order, or ended with it.
+    last = by_name or status == "refunded"
+    return len(first) >= last and sum(state != "failed" for state in first) - last <= (
+        next_ones.count("failed"))
 
 
 @check("an order that is paid by name has one payment that pays it, others have none")
@@ -144,19 +233,8 @@ def paid_once(record, books):
                 if one.what == "pay" and not one.ref and one.may_have_happened}
     payments = books.by_order()
     for row in books.orders.values():
-        every = list(payments[row.order_id].values())
-        states = Counter(payment.state for payment in every)
-        first = [payment for payment in every if payment.pays]
-        if row.status == "paid":
-            fits = states["taken"] == 1 or not first and not states["taken"] and (
-                row.order_id in nameless)
-        else:
-            fits = not states["taken"] and len(first) == (row.status == "refunded") and all(
-                payment.state == "refunded" for payment in first)
-        # Another pays the order only when the first is refunded.
-        if len(first) > 1 or not fits or any(
-                payment.state == "taken" and not payment.pays for payment in every) and [
-                    payment.state for payment in first] != ["refunded"]:
+        if not fits_its_payments(row.status, payments[row.order_id].values(),
+                                 row.order_id in nameless):
             yield f"{row} has the payments {payments[row.order_id]}", []
     for order_id, payment in ((key[0], payment) for key, payment in books.payments.items()):
         if payment.listed != (payment.state == "refund_due") or (
@@ -164,21 +242,26 @@ def paid_once(record, books):
             yield f"order {order_id}: no payment may be so: {payment}", []
 
 
-def may_be_late(record, books, row, calls):
-    """The order's time was over when the last of these calls was answered, or its round was."""
-    last = max((one.end for one in calls), default=0.0)
-    return books.is_over(row) or (
-        row.until is not None and record.epoch + last + CLOCKS_APART >= row.until)
+def may_be_late(record, hold, start, end):
+    """The order's time may have been over between these."""
+    return any(record.epoch + end + CLOCKS_APART >= until + hold.row.grace
+               for until, _ in hold.in_force(start, end))
 
 
-def may_be_in_time(record, row, calls):
-    first = min((one.start for one in calls), default=float("inf"))
-    return row.until is None or record.epoch + first - CLOCKS_APART < row.until
+def may_be_in_time(record, hold, start, end):
+    return any(record.epoch + start - CLOCKS_APART < until + hold.row.grace
+               for _, until in hold.in_force(start, end))
+
+
+def decided_until(calls):
+    """Of calls that were answered a payment was decided by the end of the first."""
+    return first_told(calls, lambda one: one.decided) if any(one.decided for one in calls) else max(
+        map(last_effect, calls), default=0.0)
 
 
 @check("every payment has its outcome for a reason")
 def outcomes_have_reasons(record, books):
-    calls, payments = by_payment(record), books.by_order()
+    calls, payments, holds = by_payment(record), books.by_order(), holds_of(record, books)
     nameless = {one.order_id for one in record.calls
                 if one.what == "pay" and not one.ref and one.may_have_happened}
     for (order_id, ref), payment in books.payments.items():
@@ -188,14 +271,13 @@ def outcomes_have_reasons(record, books):
         told = [one for one in calls.get((order_id, ref), ())
                 if one.what == "pay" and (one.decided or one.answer in UNKNOWN)]
         others = [other for name, other in payments[order_id].items() if name != ref and other.pays]
-        # Of calls that were answered it was carried out by the end of the first.
-        answered = [one for one in told if one.decided][:1] or told
+        start, end = min((one.start for one in told), default=float("inf")), decided_until(told)
         if payment.outcome == "already_paid":
             fits = others or order_id in nameless
         elif payment.outcome == "in_time":
-            fits = may_be_in_time(record, row, told)
+            fits = may_be_in_time(record, holds[order_id], start, end)
         else:
-            fits = may_be_late(record, books, row, answered) or (
+            fits = books.is_over(row) or may_be_late(record, holds[order_id], start, end) or (
                 payment.outcome == "too_late" and row.status in ("cancelled", "refunded"))
         if not fits:
             yield f"payment {ref} is {payment.outcome}: {row}", told
@@ -214,27 +296,27 @@ def refunds_have_reasons(record, books):
 # Lists
 
 def due_times(record, books):
-    """[(key, sku, told as due, first refund)]: of payments that clients were told to be due. With
-    the refund of another payment of its order it may pay the order, and is due no longer."""
+    """[(key, sku, told as due, first end)]: of payments that clients were told to be due. With
+    the end of another payment of its order it may pay the order, and is due no longer."""
     backs = defaultdict(lambda: float("inf"))
     for one in record.calls:
-        if one.what == "refund" and one.may_have_happened:
+        if one.what in ("refund", "unpay") and one.may_have_happened:
             backs[one.order_id] = min(backs[one.order_id], one.start)
     for key, calls in by_payment(record).items():
-        due = min((one.end for one in calls if one.told.get("payment_state") == "refund_due"),
-                  default=None)
-        if due is not None and key[0] in books.orders:
+        due = first_told(calls, lambda one: told_state(one) == "refund_due")
+        if due < float("inf") and key[0] in books.orders:
             yield key, books.orders[key[0]].sku, due, backs[key[0]]
+
+
+def ends_told(record):
+    """{(order_id, ref): when it was first told to be refunded or failed; infinity: it was not}"""
+    return {key: first_told(calls, lambda one: is_refunded(one) or is_failed(one))
+            for key, calls in by_payment(record).items()}
 
 
 @check("a list of the refunds due has each that is due, and no other")
 def lists_are_right(record, books):
-    times = list(due_times(record, books))
-    refunded = {}  # {key: when that was first told}
-    for key, calls in by_payment(record).items():
-        ends = [one.end for one in calls if is_refunded(one)]
-        if ends:
-            refunded[key] = min(ends)
+    times, ended = list(due_times(record, books)), ends_told(record)
     for one in record.listings:
         keys = [(row["order_id"], row["payment_ref"]) for row in one.rows]
         places = [(int(order_id), ref) for order_id, ref in keys]
@@ -245,7 +327,7 @@ def lists_are_right(record, books):
         wrong = [row for key, row in zip(keys, one.rows)
                  if row["state"] != "refund_due" or key not in books.payments
                  or books.payments[key].outcome != row["outcome"] or row["outcome"] not in DUE
-                 or refunded.get(key, one.start) < one.start
+                 or ended[key] < one.start
                  or one.sku not in (None, row["sku"])]
         if missing or wrong or places != sorted(set(places)):
             yield (f"listed from {one.start:.2f} to {one.end:.2f} s, {len(keys)} rows; missing:"
@@ -254,9 +336,7 @@ def lists_are_right(record, books):
 
 @check("a sale is retired in spite of refunds due only if the operator says so")
 def retired_with_reason(record, books):
-    times = list(due_times(record, books))
-    refunded = {key: min((one.end for one in calls if is_refunded(one)), default=float("inf"))
-                for key, calls in by_payment(record).items()}
+    times, ended = list(due_times(record, books)), ends_told(record)
     for one in record.changes:
         if one.what != "retire":
             continue
@@ -265,38 +345,9 @@ def retired_with_reason(record, books):
         if one.answer == "200" and due and not (one.body or {}).get("refunds_elsewhere"):
             yield f"{one.sku} was retired, due are {due[:5]}", [one]
         possible = any(payment.outcome in DUE and books.orders[order_id].sku == one.sku
-                       and refunded.get((order_id, ref), float("inf")) > one.start
+                       and ended.get((order_id, ref), float("inf")) > one.start
                        for (order_id, ref), payment in books.payments.items()
                        if order_id in books.orders)
         if one.answer == "409 refunds_due" and (
                 not possible or (one.body or {}).get("refunds_elsewhere")):
             yield f"{one.sku} was not retired, though no refund hinders it", [one]
-
-
-# Holds
-
-def seconds_of(text):
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-@check("an order is held as long as was told, and no longer than was asked for")
-def holds_are_kept(record, books):
-    for order_id, events in told_of(record).items():
-        row = books.orders.get(order_id)
-        if row is None or row.until is None:
-            continue
-        until = row.until - row.grace
-        told = [(one, seconds_of(one.told["expires_at"])) for one in events
-                if one.answer in ACCEPTED and one.told.get("expires_at")]
-        asked = [one.until for one in events if getattr(one, "until", None)]
-        if any(time > until + MS for _, time in told) or any(
-                other.end < one.start and before > time + MS
-                for one, time in told for other, before in told):
-            yield f"order {order_id} was told to be held for longer: {row}", events
-        first = min((time for _, time in told), default=until)
-        if not any(abs(until - time) < MS for time in (first, *asked)):
-            yield f"order {order_id} is held longer than anybody asked for: {row}", events
-        early = [one for one in events if one.status == "expired"
-                 and record.epoch + one.end + CLOCKS_APART < row.until]
-        if early and not books.is_over(row):
-            yield f"order {order_id} expired before its time: {row}", early

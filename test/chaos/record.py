@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 RECENT = 3000  # orders and keys that clients choose from when they call again
+LATE = 60.0    # seconds after which a change without an answer is not carried out any more
 
 # Answers that tell what became of an order, and answers that leave it open.
 ACCEPTED = ("201", "200")
@@ -16,6 +17,7 @@ UNKNOWN = (None, "503 outcome_unknown")  # None: no answer came
 NOT_NOW = ("408 request_timeout", "503 unavailable", "503 overloaded")
 # Answers of which the shop learns that it owes the money back.
 PAID_BACK = ("409 payment_too_late", "409 already_paid")
+FAILED = "409 payment_failed"  # of the payment, which was told before
 # The members of an answer that tell of an order's units, time and payment.
 TOLD = ("qty", "ordered_qty", "expires_at", "payment_ref", "payment_state", "retaken", "latest")
 
@@ -43,8 +45,8 @@ class Try:
 
 @dataclass(slots=True)
 class Call:
-    """A look-up, or a change of an order: get, pay, cancel, refund, extend. `status`: of the order,
-    where it was told; `told`: those of TOLD that the answer had."""
+    """A look-up, or a change of an order: get, pay, cancel, refund, unpay, extend. `status`: of the
+    order, where it was told; `told`: those of TOLD that the answer had."""
 
     what: str
     order_id: str
@@ -126,6 +128,7 @@ class Record:
         self.lates = []  # (daemon, start, end, what): answers after the bound of their class
         self.recent_orders, self.recent_tries = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self.recent_payments = deque(maxlen=RECENT)  # those with names
+        self.recent_unpays = deque(maxlen=RECENT)
         self._numbers, self._lock = itertools.count(1), threading.Lock()
 
     def now(self):
@@ -149,6 +152,8 @@ class Record:
             self.answers[f"{one.what} " + (one.answer or "no answer")] += 1
             if one.what == "pay" and one.ref:
                 self.recent_payments.append(one)
+            if one.what == "unpay":
+                self.recent_unpays.append(one)
 
     def add_listing(self, one):
         with self._lock:

@@ -27,7 +27,8 @@ class Printer:
         orders = sum(count for answer, count in answers.items() if answer.startswith("order "))
         self.line(f"---- {sum(counts.values())} faults of {len(counts)} kinds, {orders} orders,"
                   f" {answers['order 201']} accepted, {answers['pay 200']} paid,"
-                  f" {answers['cancel 200']} cancelled, {answers['refund 200']} refunded")
+                  f" {answers['cancel 200']} cancelled, {answers['refund 200']} refunded,"
+                  f" {answers['unpay 200']} failed")
 
     def payments(self, books):
         counts = Counter(f"{one.outcome} and {one.state}" for one in books.payments.values())
@@ -63,8 +64,8 @@ def print_counts(record):
     done = Counter(one.what for one in record.calls if one.answer == "200")
     print(f"\nchecked: {len(record.tries)} answers to orders, {len(orders)} accepted orders,"
           f" {done['pay']} payments, {done['cancel']} cancels, {done['refund']} refunds,"
-          f" {done['extend']} extensions, {done['get']} look-ups, {len(record.listings)} lists of"
-          f" refunds due, {len(record.changes)} operators' calls\n")
+          f" {done['unpay']} failures, {done['extend']} extensions, {done['get']} look-ups,"
+          f" {len(record.listings)} lists of refunds due, {len(record.changes)} operators' calls\n")
 
 
 def print_results(results, injector, seed):
