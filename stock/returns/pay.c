@@ -197,6 +197,7 @@ void stock_extend(struct stock *stock, struct stock_status_change *changes, size
                   int wait_ms)
 {
     struct trial trial = trial_of(stock, changes, count, wait_ms);
+    trial.extends = true;
     do
         extend_once(stock, &trial);
     while (trial_goes_on(stock, &trial));

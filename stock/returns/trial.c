@@ -38,6 +38,21 @@ static bool is_open(enum stock_state_result result)
            result == STOCK_STATE_IN_DOUBT;
 }
 
+/* A try in doubt that has ended the order, or written its payment, shows in every later state of
+ * them. Not so if it has extended the order, or made it smaller: a refusal then tells nothing. */
+static void settle(const struct trial *trial, struct stock_status_change *change)
+{
+    bool done = change->result == STOCK_STATE_OK;
+    bool hidden = trial->extends || change->keep > 0 || change->result == STOCK_STATE_DAMAGED;
+    if (change->doubt && hidden && !done)
+        change->result = STOCK_STATE_IN_DOUBT;
+    else if (change->doubt) {
+        change->moved |= done;
+        change->told |= change->payment.state == LEDGER_PAYMENT_DUE ||
+                        (done && change->payment.state != LEDGER_PAYMENT_NONE);
+    }
+}
+
 bool trial_goes_on(struct stock *stock, struct trial *trial)
 {
     bool doubt = false, failed = false;
@@ -45,10 +60,10 @@ bool trial_goes_on(struct stock *stock, struct trial *trial)
     for (size_t i = 0; i < trial->open_count; i++) {
         struct stock_status_change *change = trial->open[i];
         change->doubt |= change->result == STOCK_STATE_IN_DOUBT;
-        change->moved |= change->doubt && change->result == STOCK_STATE_OK;
-        change->told |= change->doubt && change->payment.state != LEDGER_PAYMENT_NONE;
-        if (!is_open(change->result))
+        if (!is_open(change->result)) {
+            settle(trial, change);
             continue;
+        }
         doubt |= change->doubt;
         failed |= change->result == STOCK_STATE_FAILED;
         trial->open[kept++] = change;

@@ -8,6 +8,7 @@
 struct trial {
     struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
     size_t open_count;
+    bool extends; /* in: the call extends orders */
     bool decided; /* an order is decided */
     int failures;
     int64_t until_ns;

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults
+from harness.audit import answered, audit, audit_after_faults, sell_out, sell_out_after_faults
 from harness.client import assert_problem
+from harness.daemon import STEADY
 from harness.load import crowd
 from harness.processes import wait_until
 from harness.proxy import COMMIT, Link
@@ -484,6 +485,30 @@ def test_retake_whose_commit_is_not_answered_is_told_as_it_is(stack, spawn, prox
     assert [row["outcome"] for row in payments(daemon)] == ["retaken"]
     assert len(sell_out_after_faults(daemon)) == 2
     assert audit_after_faults(daemon) == 4
+
+
+def test_refund_in_doubt_that_a_failure_forestalls_is_not_counted_as_one(stack, spawn, proxies):
+    """Its commit was lost, and meanwhile the payment is told as failed at another daemon."""
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **STEADY), spawn(stack)
+    other.reset("demo", 4, 1)
+    order, answers = other.order().json()["order_id"], []
+    assert other.pay(order, "a").status == 200
+    assert one.cancel(one.order().json()["order_id"]).status == 200  # it knows the sale
+
+    def overtake(link):
+        proxy.refuse()
+        link.cut()
+        answers.append(answered(lambda: other.unpay(order, "a")).status)
+        proxy.admit()
+    trap = proxy.once(rb"UPDATE payment SET state",
+                      after=lambda _: proxy.once(COMMIT, before=overtake))
+    response = one.refund(order, "a")
+    trap.wait()
+    assert answers == [200]
+    assert response.answer == "409 invalid_state", response
+    for name, counts in (("failed", [0, 1]), ("refunded", [0, 0])):
+        assert [daemon.metric(f"seckill_payments_{name}_total") for daemon in (one, other)] == counts
 
 
 def test_no_order_has_the_id_0(daemon):

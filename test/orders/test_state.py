@@ -375,6 +375,39 @@ def test_move_that_cannot_be_asked_after_is_called_unclear(stack, proxies, spawn
     assert audit_after_faults(daemon) == 6
 
 
+def soon():
+    """1,000 seconds from now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 1000))
+
+
+@pytest.mark.parametrize("what", ["extend", "cancel a part", "refund a part"])
+def test_change_in_doubt_is_not_refused_for_what_came_behind_it(stack, proxies, spawn, what):
+    """It was carried out, and the order's status as it is now does not show that."""
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **STEADY), spawn(stack)
+    other.reset("demo", 9, 1, pay_within_s=600, hold_max_s=6000)
+    order, until, answers = other.order(qty=3).json()["order_id"], soon(), []
+    assert one.cancel(one.order().json()["order_id"]).status == 200  # it knows the sale
+    if what == "refund a part":
+        assert other.pay(order, "a").status == 200
+
+    def overtake(link):
+        overtaking = other.refund if what == "refund a part" else other.pay
+        answers.append(overtaking(order, "a").status)
+        link.cut()
+    written = rb"expires_at=" if what == "extend" else rb"UPDATE orders SET ordered"
+    trap = proxy.once(written, after=lambda _: proxy.once(COMMIT, after=overtake))
+    response = {"extend": lambda: one.extend(order, until),
+                "cancel a part": lambda: one.cancel(order, keep=1),
+                "refund a part": lambda: one.refund(order, "a", keep=1)}[what]()
+    trap.wait()
+    assert answers == [200]
+    assert_problem(response, 503, "outcome_unknown")
+    shown = other.get(f"/order/{order}").json()
+    assert (shown["qty"], shown["expires_at"] == until) == (
+        (3, True) if what == "extend" else (1, False))
+
+
 def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(stack, spawn):
     """The client gets to know that nothing was done, instead of an unclear outcome."""
     daemon = spawn(stack, deadline_ms=6000)
