@@ -137,7 +137,7 @@ def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
 
 def test_more_clients_wait_for_the_start_than_there_may_be(stack, tmp_path):
     """The first HTTP threads make room in all of them while the last ones are being started."""
-    with contextlib.contextlib.ExitStack() as clients:
+    with contextlib.ExitStack() as clients:
         public = clients.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
         for _ in range(100):
             clients.enter_context(socket.create_connection(public.getsockname(), timeout=10))
