@@ -1,6 +1,6 @@
 """Small faults of late money, refunds, extended holds and parts of orders, as in table.py."""
 
-from mutant import NO_PART, Mutant
+from mutant import NO_PART, NOT_SEEN, Mutant
 
 ORDERS = "test/simulate/ledger/ledger_orders.c"
 PAY = "test/simulate/ledger/ledger_pay.c"
@@ -186,6 +186,13 @@ CORE = {
           "    if (order->payment_ref && order->round == 0)\n"),
          (ORDERS, "row->there && !order->payment_ref &&", "row->there &&")),
         unit="test_payments/test_unknown_commit_of_a_late_payment_is_only_ended"),
+    "refusal_decides_a_change_in_doubt": Mutant(
+        "what a lost commit has done to an order may not show in it any more",
+        (("stock/returns/trial.c", "change->doubt && hidden && !done",
+          "change->doubt && hidden && !done && change->record.damaged"),),
+        system="orders/test_state.py::"
+               "test_change_in_doubt_is_not_refused_for_what_came_behind_it",
+        simulated=NOT_SEEN),
     "units_of_a_refund_come_back_twice": Mutant(
         "an order's units come back once, whoever refunds it",
         (("sql/orders/ledger_status.c", "[LEDGER_REFUNDED] = \"o.status='paid'\"",
