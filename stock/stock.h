@@ -94,7 +94,8 @@ enum stock_state_result {
     STOCK_STATE_BUSY,       /* its segments could not be locked in time: nothing is done */
     STOCK_STATE_FAILED,     /* a server failed, see stock_fault: nothing is done */
     STOCK_STATE_DAMAGED,    /* its rows in the ledger make no sense: nothing is done */
-    STOCK_STATE_IN_DOUBT,   /* a commit was not answered and the ledger cannot be asked */
+    STOCK_STATE_IN_DOUBT,   /* a commit was not answered, and the ledger cannot be asked, or does
+                             * not show any more what became of it */
 };
 
 /* ---- one order, and the outcomes that it can have ---- */

@@ -92,17 +92,23 @@ static int call_webhook(struct context *context, const char *method, const char 
     write_path(context, what, path);
     struct call call = {.class = CLASS_ADMIN, .method = method, .path = path, .body = body};
     http_call(context->http, &call, reply_out);
+    if (reply_out->repeated && strcmp(reply_out->code, "unknown_undelivered") == 0)
+        return REFUSE(EX_OK, "the first try has done it, and its answer was lost");
     int status = answer_check(context, reply_out, NULL);
     if (status == EX_OK)
         print_members(context, reply_out->json);
     return status;
 }
 
+/* With the id of a request as third argument, the call is on that. */
 static int call_simply(struct context *context, const char *method, const char *what)
 {
     struct reply reply;
-    int status = call_webhook(context, method, what, NULL, &reply);
+    bool on_request = context->options.argument_count > 3;
+    json_t *body = on_request ? json_pack("{s:s}", "id", argument(context, 3)) : NULL;
+    int status = call_webhook(context, method, what, body, &reply);
     reply_free(&reply);
+    json_decref(body);
     return status;
 }
 
@@ -253,31 +259,11 @@ static int list_undelivered(struct context *context)
     return status;
 }
 
-/* Makes the call on the request that was given up and that the third argument names. */
-static int settle(struct context *context, const char *call)
-{
-    struct reply reply;
-    json_t *body = json_pack("{s:s}", "id", argument(context, 3));
-    if (!body)
-        return REFUSE(EX_USAGE, "a text is not in UTF-8");
-    int status = call_webhook(context, "POST", call, body, &reply);
-    if (reply.repeated && strcmp(reply.code, "unknown_undelivered") == 0)
-        say("the first try has done it, if the id is right");
-    reply_free(&reply);
-    json_decref(body);
-    return status;
-}
-
-static int replay_undelivered(struct context *context)
-{
-    return settle(context, "/undelivered/replay");
-}
-
 static int discard_undelivered(struct context *context)
 {
     int status = CONFIRM(context, "forgets the request %s, which %s has not got",
                          argument(context, 3), argument(context, 2));
-    return status == EX_OK ? settle(context, "/undelivered/discard") : status;
+    return status == EX_OK ? call_simply(context, "POST", "/undelivered/discard") : status;
 }
 
 static int remove_webhook(struct context *context)
@@ -311,7 +297,7 @@ static const struct action {
     {"pause", " NAME", 2, .method = "POST", .call = "/pause"},
     {"resume", " NAME", 2, .method = "POST", .call = "/resume"},
     {"undelivered", " NAME", 2, .run = list_undelivered},
-    {"retry", " NAME ID", 3, .run = replay_undelivered},
+    {"retry", " NAME ID", 3, .method = "POST", .call = "/undelivered/replay"},
     {"discard", " NAME ID", 3, OPTION(YES), .run = discard_undelivered},
     {"remove", " NAME", 2, OPTION(YES), .run = remove_webhook},
 };

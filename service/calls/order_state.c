@@ -78,7 +78,7 @@ struct state_work {
     /* Counts a change that was made, and answers one. */
     void (*count)(const struct stock_status_change *change);
     void (*answer)(struct answer *answer, const struct stock_status_change *change);
-    const char *const *refused; /* details by order status; NULL: the problem's own */
+    const char *const *refused; /* details by order status; a NULL entry: the problem's own */
     const char *busy;           /* detail when the wait is over */
     struct call_body body;
 };
@@ -343,8 +343,9 @@ static const struct state_work cancel = {
 static void count_ended(const struct stock_status_change *change)
 {
     bool failed = change->payment.state == LEDGER_PAYMENT_FAILED;
-    metrics_add(change->keep > 0 ? METRIC_ORDERS_CUT : METRIC_ORDERS_REFUNDED,
-                change->moved && !failed);
+    bool ended = strcmp(change->record.status, ledger_status_name(LEDGER_REFUNDED)) == 0;
+    metrics_add(METRIC_ORDERS_CUT, change->moved && change->keep > 0);
+    metrics_add(METRIC_ORDERS_REFUNDED, change->moved && change->keep == 0 && ended);
     metrics_add(failed ? METRIC_PAYMENTS_FAILED : METRIC_PAYMENTS_REFUNDED, change->told);
 }
 

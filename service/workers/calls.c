@@ -98,7 +98,7 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
     queue_give_back(thread->queue, group, done);
 }
 
-/* Makes one pass per work; a kind has few. */
+/* Makes one pass per work and state; a kind has few. */
 static void carry(struct call_worker_thread *thread, size_t count)
 {
     struct request *group[CALL_BATCH_MAX];

@@ -30,7 +30,8 @@ struct stock_status_change {
  * the ledger take. They try for up to `wait_ms`, at least once, until an order is decided, and
  * return the others as BUSY: an order whose segments or row another holder has locked does not keep
  * the others waiting. OK and REFUSED: what the record and the payment say is on disk, unless it may
- * still change. A repeat is harmless. */
+ * still change. A repeat is harmless. An extension, or a change that keeps a part, is not REFUSED
+ * once a try of it was in doubt: it is IN_DOUBT. */
 
 /* Pays by payments with or without a name, which ledger_pay decides. With a name, REFUSED says that
  * the payment is due back, or has been refunded. An undecided payment's `late` is for the next call

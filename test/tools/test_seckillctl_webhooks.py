@@ -144,7 +144,7 @@ def test_lost_answer_may_have_settled_a_request(ctl, action):
         seen.append(head.split()[0])
         return None if len(seen) == 1 else (404, b'{"code": "unknown_undelivered"}')
     with impostor(ctl, answer):
-        assert "the first try" in ctl(f"webhooks {action} erp evt_0_1", NOINPUT).stderr
+        assert "the first try" in ctl(f"webhooks {action} erp evt_0_1").stderr
     assert seen == ["POST", "POST"]
 
 
