@@ -6,14 +6,14 @@
 
 int main(void)
 {
-    struct seclock_loop *loop = begin();
+    struct seclock_loop *loop = locks_begin();
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event wanted = {.events = EPOLLIN}, ready;
     epoll_ctl(epoll, EPOLL_CTL_ADD, seclock_loop_fd(loop), &wanted);
-    while (released < LOCKS)
+    while (locks_released < LOCKS)
         if (epoll_wait(epoll, &ready, 1, -1) == 1)
-            on_events(loop);
+            locks_on_events(loop);
     close(epoll);
-    end(loop);
+    locks_end(loop);
     return 0;
 }

@@ -10,11 +10,11 @@
 
 enum { LOCKS = 3 };
 
-static struct seclock_client *client;
-static int released; /* the program ends when all are */
+static struct seclock_client *locks_client;
+static int locks_released; /* the program ends when all are */
 
 /* Takes every event; call it when the loop's descriptor is readable. */
-static inline void on_events(struct seclock_loop *loop)
+static inline void locks_on_events(struct seclock_loop *loop)
 {
     struct seclock_event event = SECLOCK_EVENT();
     while (seclock_loop_next(loop, &event)) {
@@ -30,12 +30,12 @@ static inline void on_events(struct seclock_loop *loop)
         if (event.kind == SECLOCK_EVENT_LOST)
             continue; /* the release, which is under way, ends with an event of its own */
         seclock_free(&event.handle);
-        released++;
+        locks_released++;
     }
 }
 
 /* Opens a loop and asks it for the locks. */
-static inline struct seclock_loop *begin(void)
+static inline struct seclock_loop *locks_begin(void)
 {
     static const char *const names[LOCKS] = {"report", "backup", "invoice"};
     const char *url = getenv("SECKILL_REDIS_URL");
@@ -43,8 +43,8 @@ static inline struct seclock_loop *begin(void)
     struct seclock_options options = SECLOCK_OPTIONS(.servers = servers);
     struct seclock_loop *loop;
     struct seclock_handle *handle;
-    if (seclock_open(&options, &client) != SECLOCK_OK ||
-        seclock_loop_open(client, &loop) != SECLOCK_OK) {
+    if (seclock_open(&options, &locks_client) != SECLOCK_OK ||
+        seclock_loop_open(locks_client, &loop) != SECLOCK_OK) {
         fprintf(stderr, "%s\n", seclock_error());
         exit(1);
     }
@@ -56,10 +56,10 @@ static inline struct seclock_loop *begin(void)
     return loop;
 }
 
-static inline void end(struct seclock_loop *loop)
+static inline void locks_end(struct seclock_loop *loop)
 {
     seclock_loop_close(&loop);
-    seclock_close(&client);
+    seclock_close(&locks_client);
 }
 
 #endif
