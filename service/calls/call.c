@@ -3,7 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -127,14 +126,6 @@ bool call_copy_order_id(const char *text, size_t length, char *id_out)
     uint64_t *id = (void *)id_out;
     (void)length; /* the text ends at its only NUL */
     return order_id_parse(text, id);
-}
-
-bool call_read_number(const char *text, size_t length, uint64_t max, uint64_t *number_out)
-{
-    enum { DIGITS_MAX = 19 };
-    bool number = length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
-    *number_out = number ? strtoull(text, NULL, 10) : 0;
-    return number && *number_out <= max;
 }
 
 /* Collects the query's parameters in an object of texts. */

@@ -2,6 +2,7 @@
 #include "service/calls/calls.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -120,6 +121,14 @@ static bool read_number(const json_t *value, const struct call_field *field, voi
     json_int_t number = json_integer_value(value);
     *(uint32_t *)out = (uint32_t)number;
     return json_is_integer(value) && number >= field->min && number <= field->max;
+}
+
+bool call_read_number(const char *text, size_t length, uint64_t max, uint64_t *number_out)
+{
+    enum { DIGITS_MAX = 19 };
+    bool number = length > 0 && length <= DIGITS_MAX && strspn(text, "0123456789") == length;
+    *number_out = number ? strtoull(text, NULL, 10) : 0;
+    return number && *number_out <= max;
 }
 
 static bool read_digits(const json_t *value, const struct call_field *field, void *out)
