@@ -247,21 +247,6 @@ static void test_states_change_as_told(void **state)
     assert_int_equal(ledger_webhook_delete(ledger, "v"), LEDGER_NO);
 }
 
-static void test_resume_ends_the_wait_of_an_active_one(void **state)
-{
-    (void)state;
-    make("w");
-    found.progress.next_try_ms = 1795000000002;
-    found.progress.wait = WEBHOOK_WAIT_RETRY_AFTER;
-    note(100);
-    assert_int_equal(ledger_webhook_resume(ledger, "w"), LEDGER_OK);
-    uint64_t generation = found.generation;
-    look();
-    assert_true(found.generation > generation);
-    assert_true(found.progress.next_try_ms == 0);
-    assert_int_equal(found.progress.wait, WEBHOOK_WAIT_NONE);
-}
-
 static void test_change_of_settings_ends_a_disabling_and_no_pause(void **state)
 {
     bool created = false;
@@ -344,6 +329,38 @@ static void test_request_set_aside_is_given_up_and_replayed(void **state)
     expect_asides(true, 0);
 }
 
+/* What has failed for days would be given up, or disabled, by the next failure. */
+static void test_calls_of_operators_begin_the_tries_anew(void **state)
+{
+    bool created = false;
+    (void)state;
+    make("w");
+    assert_int_equal(set_aside("evt_0_7", 1795000000009, "{}"), LEDGER_OK);
+    for (int call = 0; call < 4; call++) {
+        look();
+        found.progress.failures = 4;
+        found.progress.failing_since_ms = 1795000000001;
+        found.progress.next_try_ms = 1795000000002;
+        found.progress.wait = WEBHOOK_WAIT_RETRY_AFTER;
+        note(100);
+        uint64_t generation = found.generation;
+        assert_int_equal(call == 0   ? ledger_webhook_resume(ledger, "w")
+                         : call == 1 ? put("w", false, &created)
+                         : call == 2 ? ledger_webhook_replay(ledger, "w", 100, &bounds)
+                                     : ledger_webhook_resend(ledger, "w", "evt_0_7", false),
+                         LEDGER_OK);
+        look();
+        assert_true(found.generation > generation);
+        assert_int_equal(found.progress.failures, 0);
+        assert_true(found.progress.failing_since_ms == 0 && found.progress.next_try_ms == 0);
+        assert_int_equal(found.progress.wait, WEBHOOK_WAIT_NONE);
+    }
+    assert_true(found.retrying_since_ms > 0);
+    assert_int_equal(sql_server_do("SELECT ABS(TIMESTAMPDIFF(MINUTE,failing_since,"
+                                   "UTC_TIMESTAMP(3)))<2 FROM webhook_undelivered"),
+                     1);
+}
+
 static void test_damaged_request_is_left_out(void **state)
 {
     (void)state;
@@ -371,6 +388,8 @@ static void test_requests_set_aside_are_bounded(void **state)
     assert_int_equal(set_aside("evt_0_1", 0, "{}"), LEDGER_OK); /* it is there already */
     expect_asides(true, WEBHOOK_UNDELIVERED_MAX);
     assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", false), LEDGER_LIMIT);
+    assert_int_equal(set_aside("evt_0_1", 1795000000009, "{}"), LEDGER_OK); /* and is given up */
+    expect_asides(false, WEBHOOK_OPEN_MAX - 1);
     assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", true), LEDGER_OK);
     assert_int_equal(ledger_webhook_resend(ledger, "w", "evt_0_99", true), LEDGER_NO);
     expect_asides(true, WEBHOOK_UNDELIVERED_MAX - 1);
@@ -418,9 +437,9 @@ int main(void)
         TEST(test_note_of_an_earlier_generation_changes_nothing),
         TEST(test_replay_stays_within_the_feed),
         TEST(test_states_change_as_told),
-        TEST(test_resume_ends_the_wait_of_an_active_one),
         TEST(test_change_of_settings_ends_a_disabling_and_no_pause),
         TEST(test_request_set_aside_is_given_up_and_replayed),
+        TEST(test_calls_of_operators_begin_the_tries_anew),
         TEST(test_damaged_request_is_left_out),
         TEST(test_requests_set_aside_are_bounded),
         TEST(test_list_has_all_that_make_sense_and_there_are_64),
