@@ -57,6 +57,11 @@ def test_each_change_of_an_order_is_one_event(daemon):
             if event["subject"] == paid["order_id"]]
     assert refs == [None, "pi_1", "pi_2", "pi_2", None]
     assert_feed_is_the_ledger(feed, daemon.stack.ledger)
+    counted = {"orders_paid": 1, "orders_cut": 1, "orders_cancelled": 1, "orders_refunded": 1,
+               "payments_refunded": 2}
+    assert counted == {name: daemon.metric(f"seckill_{name}_total") for name in counted}
+    last = daemon.stack.ledger.number("SELECT next - 1 FROM event_feed")
+    wait_until(lambda: daemon.metric("seckill_events_published_total") >= last, "a count of events")
 
 
 def test_expiry_and_late_money_are_events(daemon):

@@ -300,6 +300,7 @@ def test_hold_is_extended_up_to_its_limit(pair):
     assert_problem(response, 409, "hold_limit_reached")
     assert response.json()["latest"] == latest
     assert one.extend(order["order_id"], latest).status == 200
+    assert sum(daemon.metric("seckill_orders_extended_total") for daemon in pair) == 2
     wait_until(lambda: state_of(one, order["order_id"])["status"] == "expired", "the expiry")
     assert moment(datetime.now(timezone.utc).isoformat()) > latest
     assert_problem(one.extend(order["order_id"], latest), 409, "invalid_state")
