@@ -3,10 +3,11 @@
 #   make            build the daemon, build/seckilld, and the operator's tool, build/seckillctl
 #   make run        install what is missing, build, start a private Redis and MariaDB under run/,
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
-#   make test       the same installs, then every unit and whole-process test, except slow ones for
-#                   which nothing has changed since all passed (test/changed.py). TESTS="test/http"
-#                   takes these of the whole-process tests
-#   make test-all   these, too
+#   make test       the same installs, then every unit and whole-process test, without those that take
+#                   long: with TEST_ALL=1 these, too. TESTS="test/http" takes these of the
+#                   whole-process tests
+#   make test-all   the same as TEST_ALL=1 make test
+#   make test-costs the processor time of each test: a table of the dearest, build/costs.md
 #   make check      the unit tests only
 #   make test-extra     the next three at once, and the tools of the load campaigns; needs npm
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
@@ -80,6 +81,7 @@ WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
 OBJCOPY    ?= objcopy
 export BUILD PYTHON
+export PYTHONPYCACHEPREFIX := $(abspath build/pycache)
 comma      := ,
 
 ifeq ($(MAKELEVEL),0)
@@ -161,7 +163,7 @@ LOCK_VERSION := 1.0.0
 LOCK_DATE    := 2026-11-28
 lock_headers := lock/seclock.h lock/seclock_value.h
 
-.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-growth test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-costs test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-growth test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -517,6 +519,12 @@ test:
 test-all:
 	@TEST_ALL=1 $(MAKE) test
 
+test-costs:
+	@rm -f $(BUILD)/costs
+	@TEST_COSTS=$(abspath $(BUILD)/costs) TEST_ALL=1 $(MAKE) test
+	@$(PYTHON) test/harness/costs.py $(BUILD)/costs >$(BUILD)/costs.md
+	@cat $(BUILD)/costs.md
+
 test-extra:
 	@deploy/packages browser
 	@deploy/packages client
@@ -534,7 +542,7 @@ test-browser:
 screenshots:
 	@deploy/packages browser
 	@$(MAKE) all browser-modules
-	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/browser/screenshots.py
+	@$(PYTHON) test/browser/screenshots.py
 
 test-client:
 	@deploy/packages client
@@ -611,7 +619,7 @@ mutants:
 chaos:
 	@deploy/packages chaos
 	@$(MAKE) $(daemon) $(BUILD)/test/shifted_clock.so
-	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/chaos/run $(if $(SEED),--seed $(SEED)) \
+	@$(PYTHON) test/chaos/run $(if $(SEED),--seed $(SEED)) \
 	    $(if $(DURATION),--duration $(DURATION)) $(CHAOS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
@@ -657,7 +665,7 @@ fuzz-replay:
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
-             PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+             ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
 # Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
 fuzz-http:
 	@deploy/packages test

@@ -4,6 +4,7 @@ import os
 import random
 import resource
 import signal
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 pytest.register_assert_rewrite("harness.audit", "harness.load")
 
-from changed import unchanged  # noqa: E402
-from harness.clock import TEST_SECONDS_MAX, Clock  # noqa: E402  after what details their asserts
+from harness import costs  # noqa: E402  after what details their asserts
+from harness.clock import TEST_SECONDS_MAX, Clock  # noqa: E402
 from harness.daemon import STEADY, Daemon  # noqa: E402
 from harness.load import Load  # noqa: E402
 from harness.processes import ROOT, servers_in_memory  # noqa: E402
@@ -22,18 +23,22 @@ from harness.stack import PrivateStack, ToolStack  # noqa: E402
 
 EXTRA = ("browser", "client", "growth", "loadtest")
 SEED = os.environ.get("TEST_SEED", "1")
-SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
+SMALL = {"SECKILL_STACK_LOG_SIZE": "16M", "SECKILL_STACK_BUFFER_POOL": "24M"}
 
 
 def pytest_addoption(parser):
     parser.addoption("--order-seed", type=int, metavar="N",
                      help="run the tests in a random order, the same for the same N")
+    parser.addoption("--without-long", action="store_true",
+                     help="leave out the tests that are marked as long")
 
 
 def pytest_configure(config):
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
+    config.addinivalue_line("markers", "long(keep=0): not for --without-long, but for the first "
+                            "`keep` of the function's parameters")
     with ExitStack() as running:
         running.enter_context(servers_in_memory())
         config.add_cleanup(running.pop_all().close)
@@ -47,30 +52,54 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    leave_out_unchanged(config, items)
+    if config.getoption("without_long"):
+        leave_out_long(config, items)
     seed = config.getoption("order_seed")
     if seed is not None:
         random.Random(seed).shuffle(items)
 
 
-def leave_out_unchanged(config, items):
-    """For make test: tests that depend on nothing that has changed since all passed."""
-    if "TEST_CHANGED" not in os.environ:
-        return
-    files, _ = unchanged()
-    left_out = [item for item in items if str(item.path.relative_to(ROOT)) in files]
-    if left_out:
-        items[:] = [item for item in items if item not in set(left_out)]
-        config.hook.pytest_deselected(items=left_out)
+def leave_out_long(config, items):
+    """Of a function that is marked as long the tests from its `keep`-th on."""
+    seen, left_out = Counter(), []
+    for item in items:
+        mark = item.get_closest_marker("long")
+        if mark:
+            function = item.nodeid.split("[")[0]
+            seen[function] += 1
+            if seen[function] > mark.kwargs.get("keep", 0):
+                left_out.append(item)
+    out = set(left_out)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=left_out)
+    config.left_out = dict(Counter(str(item.path.relative_to(ROOT)) for item in left_out))
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = config.left_out
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A worker ends: each leaves out the same tests."""
+    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    if "TEST_CHANGED" in os.environ and not hasattr(config, "workerinput"):
-        files, revision = unchanged()
-        if files:
-            terminalreporter.write_line(
-                f"left out: {', '.join(sorted(files))}: nothing that they depend on has changed "
-                f"since {revision}; make test-all runs them")
+    left_out = getattr(config, "left_out", None)
+    if left_out:
+        files = ", ".join(f"{file} ({count})" for file, count in left_out.items())
+        terminalreporter.write_line(
+            f"left out: {sum(left_out.values())} tests that take long, all with further parameters "
+            f"or a longer run of what others try: {files}; TEST_ALL=1 make test runs them, too")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Keeps what the test has cost, its fixtures included."""
+    since = costs.spent() if costs.VARIABLE in os.environ else None
+    yield
+    if since:
+        costs.keep(item.nodeid, *(after - before
+                                  for before, after in zip(since, costs.spent(), strict=True)))
 
 
 @pytest.fixture(autouse=True)
@@ -102,13 +131,22 @@ def template(request, tmp_path_factory):
 def shared_servers(template):
     """The servers of all tests that do not kill them."""
     with ToolStack(**SMALL) as stack:
+        stack.clean().migrate()
+        costs.servers.update(pid for pids in stack.pids().values() for pid in pids)
         yield stack
 
 
 @pytest.fixture
 def stack(shared_servers):
-    """The shared servers, emptied."""
+    """The shared servers, emptied: only the ledger's tables are there."""
     return shared_servers.clean()
+
+
+@pytest.fixture
+def unmigrated(stack):
+    """The shared servers, without the ledger's tables."""
+    stack.ledger.recreate()
+    return stack
 
 
 @pytest.fixture
@@ -124,6 +162,7 @@ def zookeeper():
     if not ZooKeeper.PROGRAM.exists():
         pytest.skip("no ZooKeeper is installed")
     with ZooKeeper() as server:
+        costs.servers.add(server.process.pid)
         yield server
 
 
@@ -133,6 +172,7 @@ def shared_etcd():
     if not Etcd.PROGRAM:
         pytest.skip("no etcd is installed")
     with Etcd() as server:
+        costs.servers.add(server.process.pid)
         yield server
 
 

@@ -71,9 +71,9 @@ struct prepared *prepared_hold(struct prepared *prepared)
 void prepared_release(struct prepared **pointer)
 {
     struct prepared *prepared = *pointer;
-    *pointer = NULL;
     if (!prepared)
         return;
+    *pointer = NULL;
     size_t before = atomic_fetch_sub_explicit(&prepared->holds, 1, memory_order_acq_rel);
     assert(before > 0);
     if (before > 1)

@@ -50,7 +50,8 @@ void stock_snapshots_close(struct stock_snapshots **snapshots)
 {
     if (!*snapshots)
         return;
-    for (size_t i = 0; i < STOCK_SNAPSHOT_SETS; i++)
+    /* Without an answer all is left untouched: memory never written costs nothing. */
+    for (size_t i = 0; (*snapshots)->bytes > 0 && i < STOCK_SNAPSHOT_SETS; i++)
         for (size_t j = 0; j < STOCK_SNAPSHOT_WAYS; j++)
             prepared_release(&(*snapshots)->sets[i].places[j].answer);
     pthread_mutex_destroy(&(*snapshots)->mutex);

@@ -67,9 +67,16 @@ class Ledger:
         """A status variable that counts."""
         return int(self.run(f"SHOW GLOBAL STATUS LIKE '{name}'")[0][1])
 
-    def recreate(self):
+    def recreate(self, statements=""):
+        """An empty database, and in it what the statements make."""
         self.run(f"DROP DATABASE IF EXISTS `{self.database}`; CREATE DATABASE `{self.database}`"
-                 " CHARACTER SET utf8mb4", database="")
+                 f" CHARACTER SET utf8mb4; USE `{self.database}`; {statements}", database="")
+
+    def changes_of_tables(self):
+        """How often anybody has made, altered or dropped something on this server."""
+        return sum(int(count) for _, count in self.run(
+            "SHOW GLOBAL STATUS WHERE Variable_name RLIKE '^Com_(create|alter|drop|rename)_'",
+            database=""))
 
     def answers(self):
         try:
