@@ -669,7 +669,7 @@ fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/nu
 # Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
 fuzz-http:
 	@deploy/packages test
-	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
+	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) $(fuzz_build)/seckilld
 	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/http/test_hostile.py
 	@$(fuzz_env) $(PYTHON) test/fuzz/http
 
