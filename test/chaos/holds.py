@@ -21,8 +21,8 @@ def seconds_of(text):
 # Times to pay
 
 def times_given(record, sku):
-    """[(earliest start, latest end, seconds or None)]: the times to pay that a sale was given. A
-    repeat of a key changes nothing."""
+    """[(earliest start, latest end, seconds or None, whether it surely was)]: the times to pay that
+    a sale was given. A repeat of a key changes nothing."""
     groups = defaultdict(list)
     for one in record.changes:
         body = one.body or {}
@@ -30,7 +30,8 @@ def times_given(record, sku):
         if one.sku == sku and given and one.answer in UNKNOWN + ("200",):
             groups[one.key or id(one)].append(one)
     return [(min(one.start for one in changes), done_until(changes),
-             (changes[0].body or {}).get("pay_within_s")) for changes in groups.values()]
+             (changes[0].body or {}).get("pay_within_s"),
+             any(one.answer == "200" for one in changes)) for changes in groups.values()]
 
 
 def done_until(changes):
@@ -42,8 +43,10 @@ def done_until(changes):
 def times_within(given, start, end):
     """Those that may have been in force at a moment between start and end; None: no time."""
     begun = [one for one in given if one[0] < end]
-    replaced = max((one[0] for one in begun if one[1] < start), default=-FOREVER)
-    return {value for _, until, value in begun if until >= replaced} or {None}
+    replaced = max((since for since, until, _, sure in begun if sure and until < start),
+                   default=-FOREVER)
+    values = {value for _, until, value, _ in begun if until >= replaced}
+    return values if replaced > -FOREVER else values | {None}
 
 
 # What was told
