@@ -19,6 +19,7 @@ BUILD = Path(PROGRAM).parent  # all programs under test
 PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below the ports of deploy/stack and of clients
 PORTS_FILE = Path(tempfile.gettempdir(), f"seckill-ports-{os.getuid()}")
 MEMORY, MEMORY_MIN = Path("/dev/shm"), 6 << 30  # bytes that must be free
+PAUSE_MAX = 0.1  # seconds between two polls
 SERVERS_VARIABLE = "SECKILL_STACK_SERVERS"  # the folder of the servers' folders
 ports = random.SystemRandom()  # a test that seeds its random numbers gets other ports all the same
 reserved = set()  # the ports that this process was given
@@ -95,15 +96,17 @@ def free_port():
 
 
 def wait_until(condition, what, timeout=30, pause=0.02):
-    """Polls until condition() is truthy and returns that; the timeout is a bound for hangs."""
-    end = time.monotonic() + timeout
+    """Polls until condition() is truthy and returns that; the timeout is a bound for hangs. The
+    longer it takes, the longer are the pauses: a tenth of the time so far, up to PAUSE_MAX."""
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() >= end:
+        waited = time.monotonic() - began
+        if waited >= timeout:
             raise HarnessError(f"{what} did not happen within {timeout} s")
-        time.sleep(pause)
+        time.sleep(max(pause, min(waited / 10, PAUSE_MAX)))
 
 
 def threads_of(process):
