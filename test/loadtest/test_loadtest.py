@@ -29,6 +29,9 @@ from lib.scale import costs as scale_costs, model  # noqa: E402
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
 
+# Each worker would compute the same tables, and draw with a library that takes seconds to begin.
+pytestmark = pytest.mark.xdist_group("loadtest")
+
 
 def noisy(middle, count, seed):
     """Rates within two percent of the middle."""
