@@ -105,9 +105,11 @@ static enum db_result count_refunds(struct ledger *ledger, const struct ledger_s
                                     struct ledger_held *held)
 {
     char **row;
-    enum db_result result = ledger_do_row(
-        ledger, &row, "SELECT COUNT(*)FROM(SELECT 1 FROM refund_due WHERE sku=%s LIMIT 1000)d",
-        sale->sku);
+    enum db_result result =
+        ledger_do_row(ledger, &row,
+                      "SELECT COUNT(*)FROM(SELECT 1 FROM refund_due FORCE INDEX(counted)"
+                      "WHERE sku=%s AND due_at IS NOT NULL LIMIT 1000)d",
+                      sale->sku);
     held->refunds_due = result == DB_OK ? ledger_u32(row[0]) : 0;
     return held->refunds_due > 0 ? DB_NO : result;
 }
@@ -124,7 +126,9 @@ static enum db_result retire(struct ledger *ledger, const struct ledger_sale *sa
         return result;
     sql_clear(sql);
     if (refunds_elsewhere)
-        sql_printf(sql, "UPDATE refund_due FORCE INDEX(sku)SET due_at=NULL WHERE sku=%s;",
+        sql_printf(sql,
+                   "UPDATE refund_due FORCE INDEX(counted)SET due_at=NULL "
+                   "WHERE sku=%s AND due_at IS NOT NULL;",
                    sale->sku);
     ledger_round_end_text(sql, sale->sku, sale->round, sale->segments, true);
     sql_printf(sql,

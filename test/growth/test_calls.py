@@ -187,12 +187,19 @@ def test_changes_and_retirement_of_a_sale(shop):
     shop.check("`POST /admin/reconcile`", IDLE + 500, lambda _: shop.daemon.reconcile("past"))
 
     def made():
+        """Earlier sales of its name have left refunds to be made elsewhere."""
         sku = shop.new("short")
         shop.daemon.reset(sku, total=100, segments=20)
+        shop.stack.ledger.run(
+            "INSERT INTO refund_due(order_id,payment_ref,sku,due_at)SELECT order_id,"
+            f"CONCAT('{sku}-',payment_ref),'{sku}',NULL FROM refund_due WHERE sku='past' "
+            f"LIMIT {SCAN}")
         return sku
-    shop.check("`DELETE /admin/sale/{sku}`", IDLE + 500,
-               lambda sku: shop.each(lambda s: shop.daemon.admin("DELETE", f"/admin/sale/{s}"),
-                                     [sku]), made)
+    for body in (None, {"refunds_elsewhere": True}):
+        shop.check("`DELETE /admin/sale/{sku}`" + (" with its refunds elsewhere" if body else ""),
+                   IDLE + 500, lambda sku, body=body: shop.each(
+                       lambda s: shop.daemon.admin("DELETE", f"/admin/sale/{s}", body), [sku]),
+                   made)
 
 
 ASIDE = 256  # requests that a webhook may have undelivered

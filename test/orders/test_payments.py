@@ -195,6 +195,12 @@ def test_refunds_made_elsewhere_are_listed_and_not_counted(daemon):
     assert daemon.refund(order["order_id"], "p").json()["payment_state"] == "refunded"
     refused(daemon.pay(order["order_id"], "later"), "payment_too_late", "cancelled", "later")
     wait_until(lambda: due_counted(daemon) == 1, "a count of what came after the sale")
+    # They are in the way of no later sale of that name, unlike what is still counted.
+    daemon.reset("demo", 10, 2)
+    assert_problem(daemon.admin("DELETE", "/admin/sale/demo"), 409, "refunds_due")
+    assert daemon.refund(order["order_id"], "later").json()["payment_state"] == "refunded"
+    assert daemon.admin("DELETE", "/admin/sale/demo").status == 200
+    assert [row["payment_ref"] for row in payments(daemon, state="refund_due")] == ["q"]
 
 
 def test_payment_after_the_round_or_the_sale_is_due_back(daemon):

@@ -734,7 +734,8 @@ void promise_no_refunds(const char *sku, int64_t since_ns)
 {
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_DUE, i)); i++)
-        if (row->was.there && row->committed_ns < since_ns && strcmp(row->was.sku, sku) == 0)
+        if (row->was.there && !row->was.payment.elsewhere && row->committed_ns < since_ns &&
+            strcmp(row->was.sku, sku) == 0)
             promise_break("%s was retired, and payment %s of order %llu is due", sku, row->was.key,
                           (unsigned long long)row->was.payment.order_id);
 }

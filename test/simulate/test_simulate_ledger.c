@@ -152,7 +152,8 @@ static const struct {
     {"ended", "sku,LPAD(round,3,0),segments,retired,last_id)FROM sale_round ORDER BY sku,round"},
     {"payment", "order_id,payment_ref,state+0,outcome+0,refunded_at IS NOT NULL)"
                 "FROM payment ORDER BY order_id,payment_ref"},
-    {"due", "order_id,payment_ref,sku)FROM refund_due ORDER BY order_id,payment_ref"},
+    {"due",
+     "order_id,payment_ref,sku,due_at IS NULL)FROM refund_due ORDER BY order_id,payment_ref"},
     {"feed", "next,oldest)FROM event_feed"},
     {"told", "sku,round,settings_version,sold_out)FROM event_sale ORDER BY sku"},
 };
@@ -289,7 +290,8 @@ static void line_of_payment(char *line, const struct version *row)
 
 static void line_of_due(char *line, const struct version *row)
 {
-    sprintf(line, "%llu %s %s", (unsigned long long)row->payment.order_id, row->key, row->sku);
+    sprintf(line, "%llu %s %s %d", (unsigned long long)row->payment.order_id, row->key, row->sku,
+            row->payment.elsewhere);
 }
 
 static void line_of_feed(char *line, const struct version *row)

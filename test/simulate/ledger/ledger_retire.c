@@ -190,13 +190,27 @@ static enum db_result count_refunds(struct ledger *ledger, const struct retireme
         return result;
     for (size_t i = 0; (row = table_row(TABLE_DUE, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
-        retirement->held->refunds_due +=
-            seen->there && strcmp(seen->sku, retirement->sale->sku) == 0;
+        retirement->held->refunds_due += seen->there && !seen->payment.elsewhere &&
+                                         strcmp(seen->sku, retirement->sale->sku) == 0;
     }
     result = session_answer(ledger, DB_OK);
     if (result != DB_OK)
         retirement->held->refunds_due = 0;
     return retirement->held->refunds_due > 0 ? DB_NO : result;
+}
+
+static enum db_result leave_refunds(struct ledger *ledger, const char *sku)
+{
+    enum db_result result = DB_OK;
+    struct row *row;
+    for (size_t i = 0; result == DB_OK && (row = table_row(TABLE_DUE, i)); i++) {
+        if (!row->now.there || row->now.payment.elsewhere || strcmp(row->now.sku, sku) != 0)
+            continue;
+        result = session_lock(ledger, row);
+        if (result == DB_OK && row->now.there)
+            txn_change(ledger->txn, row)->payment.elsewhere = true;
+    }
+    return result;
 }
 
 static enum db_result delete_rows(struct ledger *ledger, const struct retirement *retirement)
@@ -237,7 +251,10 @@ static enum db_result retire_body(struct ledger *ledger, void *context)
                                        .segments = sale->segments,
                                        .retired = true,
                                        .restocked = retirement->row->now.sale.restocked};
-    result = ended_note(ledger, sale->sku, &end);
+    if (retirement->refunds_elsewhere)
+        result = leave_refunds(ledger, sale->sku);
+    if (result == DB_OK)
+        result = ended_note(ledger, sale->sku, &end);
     if (result == DB_OK)
         result = delete_rows(ledger, retirement);
     return session_answer(ledger, result);

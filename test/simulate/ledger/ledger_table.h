@@ -102,6 +102,7 @@ struct payment_row {
     uint64_t order_id;
     enum ledger_payment_state state; /* of TABLE_PAYMENT, as the next one */
     enum ledger_payment_outcome outcome;
+    bool elsewhere; /* of TABLE_DUE: not counted any more */
 };
 
 struct event_row {
