@@ -1,6 +1,7 @@
 /* The gauges that are read, all from memory, when the metrics page is made. */
 #include "service/live/live.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -32,7 +33,7 @@ static void print_calls(FILE *page, struct queue *const queues[CALL_KINDS], cons
 
 static void print_queues(FILE *page, const struct service *service)
 {
-    print_gauge(page, "seckill_queue_depth", "Orders waiting for an order worker.",
+    print_gauge(page, "seckill_queue_depth", "Orders in the queue or with an order worker.",
                 (double)queue_depth(service->orders));
     print_gauge(page, "seckill_queue_capacity", "Places for orders in the queue.",
                 (double)queue_capacity(service->orders));
@@ -164,7 +165,7 @@ static void print_sales(FILE *page, const struct service *service)
                 "Sales without series of their own, as there are too many.",
                 (double)(figures.known - figures.shown));
     print_gauge(page, "seckill_sales_read_timestamp_seconds",
-                "When the ledger was last asked for the figures of the sales.",
+                "When the ledger last gave the figures of the sales.",
                 (double)figures.read_ms / 1000);
     int64_t now_ms = synced_clock_ms(&service->clock);
     for (int family = 0; family < SALE_FAMILIES; family++)
@@ -176,10 +177,11 @@ static void print_sales(FILE *page, const struct service *service)
 static void print_refunds(FILE *page, struct live *live)
 {
     struct ledger_refunds_due refunds;
+    static_assert(LEDGER_DUE_COUNT_MAX == 1000, "the help text says so");
     if (!live_refunds(live, &refunds))
         return;
     print_gauge(page, "seckill_refunds_due",
-                "Payments that the shop is to pay back, counted up to 100,000.",
+                "Payments that the shop is to pay back, counted up to 1,000.",
                 (double)refunds.count);
     print_gauge(page, "seckill_refunds_due_oldest_seconds",
                 "Seconds since the oldest of them was told; 0 without one.",

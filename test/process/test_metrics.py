@@ -10,7 +10,8 @@ from harness.ledger import numbers
 from harness.processes import ROOT, wait_until
 
 PAGE = ROOT / "docs" / "metrics.md"
-ROW = re.compile(r"\| `(\w+)` \| (\w+) \| (.*?) \| .+ \|")
+ROW = re.compile(r"\| `(\w+)` \| (\w+) \| (.*?) \| (.+) \|")
+NUMBER = re.compile(r"\d[\d,]*\d")  # of two digits or more
 FREE_LABELS = ("sku", "address", "version", "strategy", "lock", "le", "webhook")  # any value
 SERIES = re.compile(r"([a-z_]+)(?:\{(.*)\})? \S+")
 
@@ -48,9 +49,14 @@ def test_the_page_of_the_documentation_names_every_metric(stack, spawn):
     daemon.admin("PUT", "/admin/webhooks/erp", {"url": "https://localhost/hook"})
     wait_until(lambda: 'seckill_webhook_disabled{webhook="erp"}' in daemon.metrics(),
                "the figures of the webhook")
-    found = families(daemon.get("/metrics").body.decode())
-    rows = {name: (kind, labels) for name, kind, labels in ROW.findall(PAGE.read_text())}
+    said = daemon.get("/metrics").body.decode()
+    found = families(said)
+    rows = {name: row for name, *row in ROW.findall(PAGE.read_text())}
     assert found.keys() == rows.keys()
+    helps = dict(re.findall(r"# HELP (\w+) (.+)", said))
+    assert helps.keys() == rows.keys()
+    for name, text in helps.items():  # shorter than the page, and with its figures
+        assert set(NUMBER.findall(text)) <= set(NUMBER.findall(rows[name][2])), name
     values = {"call": re.findall(r"`(\w+)`", rows["seckill_call_seconds"][1])[1:],
               "listener": re.findall(r"`(\w+)`", rows["seckill_connections"][1])[1:]}
     for name, (kind, labels) in found.items():
