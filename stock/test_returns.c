@@ -285,6 +285,30 @@ static enum stock_state_result with_ref(void (*call)(struct stock *, struct stoc
     return one_of(&change);
 }
 
+/* Somebody holds the row of a payment of an order whose sale was retired. */
+static void test_held_row_of_a_retired_sale_is_told_with_its_sku(void **state)
+{
+    struct sql_rival rival = {.db = sql_server_open(sql_server_url())};
+    struct return_order order = {.sku = "s", .round = 1, .qty = 1, .payment_ref = "p"};
+    struct ledger_sale sale;
+    struct ledger_held held;
+    (void)state;
+    reset(6, 2);
+    order.order_id = buy(1);
+    assert_int_equal(with_ref(stock_pay, order.order_id, "p", 0), STOCK_STATE_OK);
+    stock_flush(stock);
+    assert_int_equal(stock_retire(stock, "s", false, WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
+    assert_int_equal(sql_rival_query(&rival, "START TRANSACTION;SELECT 1 FROM payment FOR UPDATE"),
+                     DB_OK);
+    returns_end(stock, &order, 1, LEDGER_REFUNDED);
+    assert_int_equal(order.result, STOCK_STATE_FAILED);
+    assert_string_equal(stock_held(stock)->sku, "s");
+    assert_int_equal(sql_rival_query(&rival, "ROLLBACK"), DB_OK);
+    db_close(&rival.db);
+    returns_end(stock, &order, 1, LEDGER_REFUNDED);
+    assert_int_equal(order.result, STOCK_STATE_OK);
+}
+
 static void test_order_stays_paid_by_its_other_payment(void **state)
 {
     (void)state;
@@ -1010,6 +1034,7 @@ int main(void)
         TEST(test_return_is_published),
         TEST(test_cancel_that_finds_its_sale_retired_looks_again),
         TEST(test_cancel_of_what_is_too_late_to_pay),
+        TEST(test_held_row_of_a_retired_sale_is_told_with_its_sku),
         TEST(test_order_stays_paid_by_its_other_payment),
         TEST(test_order_whose_payment_failed_keeps_its_units),
         TEST(test_order_keeps_no_more_than_it_had),

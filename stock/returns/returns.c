@@ -387,7 +387,7 @@ static void end_locked(struct stock *stock, struct returns_work *work, struct re
     if (result == LEDGER_OK)
         load(stock, work);
     else if (result == LEDGER_FAILED)
-        held_rows_met(stock, work->part_count == 1 ? sale_sku(work->parts[0].sale) : NULL);
+        held_rows_met(stock, work->part_count == 1 ? work->parts[0].orders[0].sku : NULL);
     else
         recover(stock, work);
     read_results(work, result, returns);
