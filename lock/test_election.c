@@ -434,6 +434,47 @@ static void test_no_server_answers_an_observer(void **state)
     assert_result(seclock_leader(mine, kind, "", &leader), SECLOCK_CONFIG);
 }
 
+/* Another kind of key where the leader's record would be fails each question, and none else. */
+static void spoil(bool spoiled)
+{
+    char key[SECLOCK_PREFIX_MAX + SECLOCK_NAME_MAX + 32];
+    snprintf(key, sizeof key, "%s{%s}:lock:leader", servers.prefix, name);
+    redis_number(spoiled ? "SET" : "DEL", key, spoiled ? "1" : NULL, NULL);
+}
+
+/* Returns when the client has asked once more, from the beginning. */
+static void wait_for_question(struct seclock_client *client)
+{
+    uint64_t before = stats_of(client).waits;
+    wait_for(stats_of(client).waits >= before + 2);
+}
+
+/* Of two outages each is short, and between them the server has answered. */
+static void test_observer_bears_a_second_outage(void **state)
+{
+    (void)state;
+    enum { OUTAGE_MS = 60000 };
+    struct observer observer;
+    struct seclock_handle *hold;
+    if (kind != SECLOCK_KIND_SIMPLE) /* what counts the outage is the same for all */
+        return;
+    struct seclock_client *patient = client_open(
+        kind, SECLOCK_OPTIONS(.now_ns = moved_now_ns, .poll_ms = 20, .outage_ms = OUTAGE_MS));
+    observer_begin(&observer, patient);
+    for (int outage = 0; outage < 2; outage++) {
+        spoil(true);
+        wait_for_question(patient);
+        spoil(false);
+        wait_for_question(patient);
+        clock_ahead_ns += 2 * OUTAGE_MS * INT64_C(1000000);
+    }
+    assert_result(campaign(other, "a", &hold), SECLOCK_OK);
+    observer_end(&observer, SECLOCK_OK);
+    assert_string_equal(observer.leader.value, "a");
+    resign(&hold);
+    seclock_close(&patient);
+}
+
 /* ---- what stays behind, and what cannot be ---- */
 
 static void test_kinds_of_one_name_are_apart(void **state)
@@ -548,6 +589,7 @@ static const struct {
     CASE(test_observers_are_woken),
     CASE(test_observer_and_candidate_wait_in_one_client),
     CASE(test_no_server_answers_an_observer),
+    CASE(test_observer_bears_a_second_outage),
     CASE(test_kinds_of_one_name_are_apart),
     CASE(test_full_redis_keeps_the_leader),
     CASE(test_readers_do_not_lead),

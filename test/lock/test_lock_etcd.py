@@ -61,12 +61,14 @@ def test_lease_is_shared_and_no_key_is_without(etcd):
 
 
 def test_hold_that_has_ended_keeps_nobody_out(etcd):
-    """Though its lease goes on, which another hold shares."""
+    """Though its lease goes on, which another hold shares. The thread that deletes the keys sleeps
+    between them: each has to wake it."""
     with Driver(etcd.url, lease=2000) as holder, Driver(etcd.url, lease=2000, poll=200) as other:
         assert holder.acquire("etcd", "kept", hold=2)["result"] == "ok"
-        assert holder.acquire("etcd", "n", hold=1, fixed=1)["result"] == "ok"
-        assert other.acquire("etcd", "n", wait=9000)["result"] == "ok"
-        assert holder("state", 1)["state"] == "lost"
+        for name in ("n", "m"):
+            assert holder.acquire("etcd", name, hold=1, fixed=1)["result"] == "ok"
+            assert other.acquire("etcd", name, wait=9000)["result"] == "ok"
+            assert holder("state", 1)["state"] == "lost"
         assert holder("renew", 2)["result"] == "ok"
 
 
@@ -112,6 +114,18 @@ def test_release_between_try_and_watch_is_not_missed(etcd):
                 assert waiter.acquire("etcd", "n", wait=60000)["result"] == "ok"
             trap.wait()
             assert passed.running < 5
+
+
+def test_waiter_keeps_its_place_however_seldom_it_polls(etcd):
+    """Its key ends with its lease, which it keeps alive meanwhile."""
+    with FaultProxy(etcd.port) as proxy, Driver(etcd.url, lease=30000) as holder:
+        with Driver(proxy.url(etcd.url), lease=2000, poll=60000) as waiter:
+            assert holder.acquire("etcd", "n")["result"] == "ok"
+            waiter.send("acquire", 1, "etcd", "n", wait=60000)
+            for _ in range(2):
+                proxy.once(rb"POST /v3/lease/keepalive").wait()
+            assert holder("release", 1)["result"] == "ok"
+            assert waiter.read()["result"] == "ok"
 
 
 def test_fifty_waiters_come_in_order(etcd):

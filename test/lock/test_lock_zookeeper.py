@@ -18,6 +18,8 @@ if not ZooKeeper.PROGRAM.exists():
     pytest.skip("no ZooKeeper is installed", allow_module_level=True)
 
 CREATION = rb"-lock-"  # in the name of the node that a waiter makes
+DELETION = rb"(?s)\0\0\0\x02\0\0../seclock/"  # a request's type, and its path
+THROTTLED = struct.pack(">i", -127)
 
 
 @pytest.fixture
@@ -167,6 +169,42 @@ def test_answer_to_a_proclamation_is_lost(server, near):
         assert settled(near, "leader", "queue", "n")["value"] == "four"
         assert settled(far, "release", 1)["result"] == "ok"
         assert settled(near, "leader", "queue", "n")["led"] == 0
+
+
+class Throttle(FaultProxy):
+    """Once it throttles, says of each request that the server was too busy to carry it out."""
+    throttles = False
+
+    def answers_of(self, link):
+        greeted, rest = False, b""
+        for data in super().answers_of(link):
+            rest += data
+            while len(rest) >= 4 and len(rest) >= (end := 4 + struct.unpack(">i", rest[:4])[0]):
+                frame, rest = rest[:end], rest[end:]
+                if self.throttles and greeted and struct.unpack(">i", frame[4:8])[0] > 0:
+                    frame = frame[:16] + THROTTLED + frame[20:]
+                greeted = True
+                yield frame
+
+    def lose_the_answer(self, pattern):
+        """To the next request that matches; from then on it throttles."""
+        def lose(link):
+            self.throttles = True
+            link.cut()
+        return self.once(pattern, after=lose)
+
+
+def test_refusal_after_a_lost_answer_leaves_the_doubt(zookeeper):
+    """What was sent first may have been carried out, although a later sending certainly was not."""
+    with Throttle(zookeeper.port) as proxy, Driver(proxy.url(zookeeper.url), lease=20000,
+                                                   timeout=3000) as far:
+        with Driver(zookeeper.url, lease=20000) as near:
+            assert settled(near, "acquire", 1, "queue", "broken")["result"] == "ok"
+            assert settled(far, "status", "queue", "broken")["held"] == 1  # connects
+            trap = proxy.lose_the_answer(DELETION)
+            assert far("break", "queue", "broken")["result"] == "unknown"
+            trap.wait()
+            assert near("status", "queue", "broken")["held"] == 0
 
 
 def test_reentry_is_answered_by_the_server(server, near):
