@@ -317,6 +317,21 @@ def test_both_secrets_sign_after_a_rotation(daemon, receiver):
     wait_until(lambda: signed_by(False, True), "the new signature alone")
 
 
+def failing_as_long_as_the_older_failure(daemon):
+    """A request to `dead` has failed for an hour, its receiver for less; with `refused` the
+    receiver has failed for two hours. The sender notes its own times with each try, so these come
+    again."""
+    daemon.stack.ledger.run(
+        "REPLACE webhook_undelivered(webhook,id,events,body,failing_since,answer)"
+        " SELECT name,'evt_0_1',1,'{}',UTC_TIMESTAMP(3)-INTERVAL 1 HOUR,'500 ' FROM webhook"
+        " WHERE name IN('dead','refused');"
+        "UPDATE webhook SET failing_since=UTC_TIMESTAMP(3)-INTERVAL 2 HOUR WHERE name='refused';"
+        "UPDATE webhook SET failing_since=UTC_TIMESTAMP(3)-INTERVAL 1 SECOND WHERE name='dead'")
+    dead, refused = (daemon.metric(f'seckill_webhook_failing_seconds{{webhook="{name}"}}')
+                     for name in ("dead", "refused"))
+    return 3600 <= dead < 7200 <= refused
+
+
 def test_dead_and_slow_receivers_delay_nobody(daemon, receiver):
     held = threading.Event()
     with Receiver(lambda delivery: (held.wait(60) and 200, {})) as slow:
@@ -337,6 +352,7 @@ def test_dead_and_slow_receivers_delay_nobody(daemon, receiver):
     assert get(daemon, "dead")["lag"] == 50 and "next_try_at" in get(daemon, "dead")
     failing = 'seckill_webhook_failing_seconds{webhook="dead"}'
     wait_until(lambda: daemon.metric(failing), "the failing receiver's metric")
+    wait_until(lambda: failing_as_long_as_the_older_failure(daemon), "the older failure's age")
     post(daemon, "pause", name="dead")
     wait_until(lambda: daemon.metric(failing) == 0, "that of a paused one")
 

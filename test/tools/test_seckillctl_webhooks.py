@@ -12,6 +12,8 @@ from harness.processes import ROOT, wait_until
 from harness.receiver import Receiver
 
 NAMES = ROOT / "sql" / "events" / "events.h"
+SETTINGS = json.loads((ROOT / "service/openapi.json").read_text(encoding="utf-8"))[
+    "components"]["schemas"]["NewWebhook"]["properties"].keys() - {"rotate_secret"}
 
 
 @pytest.fixture
@@ -68,9 +70,17 @@ def test_webhook_from_add_to_remove(aimed, daemon, receiver):
     assert "unknown_webhook" in aimed("webhooks show erp", NOINPUT).stderr
 
 
-def test_rotation_keeps_the_settings(aimed, receiver):
-    aimed(f"webhooks add erp {receiver.url} --type order.paid --batch 7")
-    before = aimed.json("webhooks show erp")
+def test_rotation_keeps_the_settings(aimed, daemon, receiver):
+    """Each of them: none is as a new webhook has it."""
+    given = {"url": receiver.url + "/erp", "types": ["order.paid"], "skus": ["demo"], "batch": 7,
+             "concurrency": 2, "timeout_s": 9, "retry_max_s": 60, "give_up_s": 600,
+             "content_type": "application/cloudevents+json", "headers": {"X-Key": "k"}}
+    assert given.keys() == SETTINGS
+    aimed(f"webhooks add new {receiver.url}")
+    assert daemon.admin("PUT", "/admin/webhooks/erp", given).status == 201
+    new, before = (aimed.json(f"webhooks show {name}") for name in ("new", "erp"))
+    for name in SETTINGS - {"headers"} | {"header_names"}:
+        assert new[name] != before[name], name
     done = aimed("webhooks rotate erp --json")
     after = json.loads(done.stdout)
     secret = after.pop("secret")
