@@ -49,7 +49,7 @@ class Door:
     def locked_key(self):
         """The server's key with a passphrase, which nobody may be asked for."""
         locked = self.directory / "locked.key"
-        subprocess.run(["openssl", "rsa", "-aes128", "-passout", "pass:x", "-in",
+        subprocess.run(["openssl", "ec", "-aes128", "-passout", "pass:x", "-in",
                         self.certificates.key, "-out", locked], check=True, capture_output=True)
         return locked
 

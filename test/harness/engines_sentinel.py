@@ -184,6 +184,8 @@ class Certificates:
     """An authority and what it has signed, in a folder: ca, cert and key are files of PEM; other_ca
     is an authority that has signed nothing."""
 
+    NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
     def __init__(self, directory):
         self.directory = Path(directory)
         self.ca, self.ca_key = self._authority("ca")
@@ -191,15 +193,15 @@ class Certificates:
         self.cert, self.key = self.directory / "server.crt", self.directory / "server.key"
         request, names = self.directory / "server.csr", self.directory / "names"
         names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n", encoding="ascii")
-        self._run("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", self.key, "-out",
-                  request, "-subj", "/CN=localhost")
+        self._run("req", "-new", *self.NEW_KEY, "-keyout", self.key, "-out", request,
+                  "-subj", "/CN=localhost")
         self._run("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self.ca_key,
                   "-CAcreateserial", "-out", self.cert, "-days", "2", "-extfile", names)
 
     def _authority(self, name):
         cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
-        self._run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
-                  "-days", "2", "-subj", f"/CN={name}")
+        self._run("req", "-x509", *self.NEW_KEY, "-keyout", key, "-out", cert, "-days", "2",
+                  "-subj", f"/CN={name}")
         return cert, key
 
     @staticmethod

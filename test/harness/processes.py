@@ -109,13 +109,21 @@ def wait_until(condition, what, timeout=30, pause=0.02):
         time.sleep(max(pause, min(waited / 10, PAUSE_MAX)))
 
 
+def thread_stat(path):
+    """(name, fields) of a thread, by the path of its stat: those of proc(5) from the state on."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        name, fields = file.read().split(" (", 1)[1].rsplit(") ", 1)
+    return name, fields.split()
+
+
 def threads_of(process):
-    """[(name, fields)] of the process's threads: those of proc(5)'s stat from the state on."""
-    found = []
-    for path in Path(f"/proc/{process.pid}/task").glob("*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            name, fields = path.read_text().split(" (", 1)[1].rsplit(") ", 1)
-            found.append((name, fields.split()))
+    """{path of its stat: (name, fields)} of the process's threads."""
+    found = {}
+    with suppress(FileNotFoundError):  # it has ended
+        for thread in os.listdir(f"/proc/{process.pid}/task"):
+            path = f"/proc/{process.pid}/task/{thread}/stat"
+            with suppress(OSError):  # the thread has ended meanwhile
+                found[path] = thread_stat(path)
     return found
 
 
@@ -123,5 +131,5 @@ def send_signal(process, number):
     """A thread on another processor goes on for a moment: after SIGSTOP it waits for that."""
     process.send_signal(number)
     if number == signal.SIGSTOP:
-        wait_until(lambda: all(fields[0] == "T" for _, fields in threads_of(process)),
+        wait_until(lambda: all(fields[0] == "T" for _, fields in threads_of(process).values()),
                    "a standstill of all threads")

@@ -5,11 +5,12 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from harness.client import send
-from harness.processes import (HarnessError, clean_environment, send_signal, spawn, threads_of,
-                               wait_until)
+from harness.processes import (HarnessError, clean_environment, send_signal, spawn, thread_stat,
+                               threads_of, wait_until)
 
 LISTENING = re.compile(
     r"event\"?[=:]\"?listening\b.*\baddress\"?[=:]\"?\[?([\d.]+|[\da-f:]+)\]?:(\d+)")
@@ -52,6 +53,7 @@ class Program:
         self.log_paths = []
         self.process = self.address = None
         self.end_expected = False
+        self.log_writer = None  # the stat of its thread
         self.stopped_until = 0  # the time until when it was stopped by a signal
 
     def __enter__(self):
@@ -91,7 +93,7 @@ class Program:
         if not self.program.exists():
             raise HarnessError(f"{self.program} is not there; make builds our own")
         self.log_paths.append(self.directory / f"{self.program.name}-{time.monotonic_ns()}.log")
-        self.end_expected = False
+        self.end_expected, self.log_writer = False, None
         with open(self.log_paths[-1], "wb") as log:
             self.process = spawn(self.argv(), stdout=log, stderr=log,
                                  pass_fds=self.pass_fds,
@@ -131,9 +133,13 @@ class Program:
     def await_writer(self):
         """Until the thread that writes the log has written all lines: it sleeps only then."""
         def sleeps():
-            return all(name != "log-writer" or fields[0] not in "RD"
-                       for name, fields in threads_of(self.process))
-        if self.running():
+            with suppress(OSError):  # it has ended
+                return thread_stat(self.log_writer)[1][0] not in "RD"
+            return True
+        if self.running() and not self.log_writer:
+            self.log_writer = next((path for path, (name, _) in threads_of(self.process).items()
+                                    if name == "log-writer"), None)
+        if self.running() and self.log_writer:
             wait_until(sleeps, "the log's writer")
 
     def log(self):

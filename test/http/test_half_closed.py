@@ -29,7 +29,7 @@ def get(path):
 
 def http_seconds(daemon):
     """Processor time of the HTTP threads so far."""
-    return sum(int(ticks) for name, fields in threads_of(daemon.process)
+    return sum(int(ticks) for name, fields in threads_of(daemon.process).values()
                if name.startswith("http-") for ticks in fields[11:13]) / TICKS  # user, system
 
 
@@ -59,6 +59,7 @@ def standing_still(server):
 
 # --- the HTTP threads' time -----------------------------------------------------------------------
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("leave", ["half-closed", "closed", "reset"])
 def test_buyer_who_leaves_while_the_ledger_stands_still_costs_no_core(private_stack, spawn, leave):
     daemon = spawn(private_stack, admin_listen="127.0.0.1:0")
