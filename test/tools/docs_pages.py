@@ -13,7 +13,9 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
+from harness.daemon import PATIENT
 from harness.processes import BUILD, ROOT, clean_environment, free_port
+from harness.servers import TEMPLATE_VARIABLE
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
@@ -72,13 +74,17 @@ def blur(printed):
 class Reader:
     """Somebody who types what a page says, in a copy of the project's folder.
 
-    Only addresses differ from the page: each 127.0.0.1:PORT becomes a free port. A daemon or a
-    server that a block starts ends with the reader."""
+    Only addresses differ from the page: each 127.0.0.1:PORT becomes a free port. Daemons have as
+    much time for their servers as those of other tests, so that a slow machine alone changes no
+    answer. A daemon or a server that a block starts ends with the reader."""
 
     def __init__(self, directory, env):
         self.directory, self.ports = directory / "seckill", {}
-        self.env = {**clean_environment(), "SECKILL_STACK_LOG_SIZE": "64M",
-                    "SECKILL_STACK_BUFFER_POOL": "128M", "HOME": str(directory),
+        template = os.environ.get(TEMPLATE_VARIABLE)  # other tests begin without one
+        self.env = {**clean_environment(), "SECKILL_STACK_LOG_SIZE": "16M",
+                    "SECKILL_STACK_BUFFER_POOL": "24M", "HOME": str(directory),
+                    **{f"SECKILL_{name.upper()}": str(ms) for name, ms in PATIENT.items()},
+                    **({TEMPLATE_VARIABLE: template} if template else {}),
                     "LC_ALL": "C.UTF-8", "BUILD": "build", **env}
         self.directory.mkdir()
         for path in ROOT.iterdir():

@@ -598,6 +598,7 @@ def test_export_for_spreadsheets(aimed, daemon):
     assert [row["user_id"] for row in rows] == names
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("soffice"), reason="no LibreOffice is installed")
 def test_export_survives_a_spreadsheet(aimed, daemon, tmp_path):
     daemon.reset("demo", 100, 1)
@@ -1028,14 +1029,44 @@ def commands(ctl):
     return re.findall(r"^  ([a-z-]+) ", ctl("help").stdout.split("\nOptions")[0], re.M)
 
 
-def complete(script, *words):
-    done = subprocess.run(
-        ["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1));'
-         ' compopt() { :; }; _seckillctl "$1" "${@: -1}" "${@: -2:1}";'
-         ' printf "%s\\n" "${COMPREPLY[@]}"', "bash", script, CONTROL, *words],
-        capture_output=True, text=True, check=True)
+def ask_shell(argv, lines):
+    """What a shell, which reads lines of words, answers to each; one shell for all."""
+    done = subprocess.run(argv, input="".join(" ".join(words) + "\n" for words in lines),
+                          capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    return done.stdout.split()
+    answers = [answer.splitlines() for answer in done.stdout.split("\0")[:-1]]
+    assert len(answers) == len(lines)
+    return answers
+
+
+def options_of(ctl, names):
+    return [set(re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)) for name in names]
+
+
+BASH = r"""
+source "$1"
+compopt() { :; }
+while read -r line; do
+    read -ra words <<<"$line"
+    COMP_WORDS=("$2" "${words[@]//__/}") COMP_CWORD=${#words[@]} COMPREPLY=()
+    _seckillctl "$2" "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
+    printf '%s\n' "${COMPREPLY[@]}"
+    printf '\0'
+done
+"""
+ZSH = r"""
+script=$1 program=$2
+compdef() { :; }
+_describe() { print -l $commands; }
+_arguments() { print -l -- "$@"; }
+source $script
+answer() {
+    words=("$program" "${(@)${(@s: :)1}//__/}") CURRENT=${#words}
+    _seckillctl
+    print -n '\0'
+}
+while read -r line; do answer "$line"; done
+"""
 
 
 def test_completion_knows_every_command_and_option(ctl, tmp_path):
@@ -1043,48 +1074,43 @@ def test_completion_knows_every_command_and_option(ctl, tmp_path):
     assert {"status", "top", "reset", "audit", "export", "token"} < set(names)
     script = tmp_path / "completion"
     script.write_text(ctl("completion bash").stdout)
-    assert complete(script, "") == names
-    assert complete(script, "re") == [name for name in names if name.startswith("re")]
-    for name in names:
-        options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
-        assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
-    assert complete(script, "token", "r") == ["rotate"]
-    assert complete(script, "events", "t") == ["tail"]
-    assert complete(script, "webhooks", "re") == ["replay", "resume", "retry", "remove"]
-    assert complete(script, "webhooks", "add", "--type", "sale.s") == ["sale.sold_out"]
-    assert complete(script, "export", "--status", "r") == ["reserved", "refunded"]
-    assert complete(script, "payments", "--state", "r") == ["refund_due", "refunded"]
-    assert complete(script, "reset", "--late-payment", "") == ["retake", "refund"]
-    assert complete(script, "late-payment", "demo", "ref") == ["refund"]
-    assert complete(script, "export", "--output", "") == []  # files: the shell's own
-    assert complete(script, "--json", "stock", "--j") == ["--json"]
+    completed = {  # "__" is the empty word
+        "__": names, "re": [name for name in names if name.startswith("re")],
+        "token r": ["rotate"], "events t": ["tail"],
+        "webhooks re": ["replay", "resume", "retry", "remove"],
+        "webhooks add --type sale.s": ["sale.sold_out"],
+        "export --status r": ["reserved", "refunded"],
+        "payments --state r": ["refund_due", "refunded"],
+        "reset --late-payment __": ["retake", "refund"],
+        "late-payment demo ref": ["refund"],
+        "export --output __": [],  # files: the shell's own
+        "--json stock --j": ["--json"]}
+    told = ask_shell(["bash", "-c", BASH, "bash", script, CONTROL],
+                     [*(line.split() for line in completed), *([name, "__"] for name in names)])
+    told = [list(filter(None, words)) for words in told]
+    assert dict(zip(completed, told)) == completed
+    assert options_of(ctl, names) == [{word for word in words if word[0] == "-"}
+                                      for words in told[len(completed):]]
 
 
 @pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
 def test_completion_of_zsh_knows_every_command_and_option(ctl, tmp_path):
-    script = tmp_path / "_seckillctl"
+    script, names = tmp_path / "_seckillctl", commands(ctl)
     script.write_text(ctl("completion zsh").stdout)
-
-    def describe(*words):
-        done = subprocess.run(
-            ["zsh", "-fc", 'script=$1; shift; words=("$@") CURRENT=$#; compdef() { :; };'
-             ' _describe() { print -l $commands; }; _arguments() { print -l -- "$@"; };'
-             ' source $script; _seckillctl', "zsh", script, CONTROL, *words],
-            capture_output=True, text=True, check=True)
-        assert done.stderr == ""
-        return done.stdout.splitlines()
-    assert [line.split(":")[0] for line in describe("")] == commands(ctl)
-    for name in commands(ctl):
-        options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
-        words = [line.lstrip("*") for line in describe(name, "")]
-        assert {word.split("[")[0] for word in words if word[0] == "-"} == set(options)
-    assert "1:what:(rotate prune)" in describe("token", "")
-    assert "1:what:(tail)" in describe("events", "")
+    first, *told = ask_shell(["zsh", "-fc", ZSH, "zsh", script, CONTROL],
+                             [["__"], *([name, "__"] for name in names)])
+    assert [line.split(":")[0] for line in first] == names
+    described = dict(zip(names, told))
+    assert options_of(ctl, names) == [
+        {word.lstrip("*").split("[")[0] for word in words if word.lstrip("*")[0] == "-"}
+        for words in told]
+    assert "1:what:(rotate prune)" in described["token"]
+    assert "1:what:(tail)" in described["events"]
     assert ("1:what:(list show add rotate test replay pause resume undelivered retry discard"
-            " remove)") in describe("webhooks", "")
-    assert "2:what:(retake refund)" in describe("late-payment", "")
-    assert "--output[write to this file]:file:_files" in describe("export", "")
-    assert "--json[print JSON for scripts]" in describe("stock", "")
+            " remove)") in described["webhooks"]
+    assert "2:what:(retake refund)" in described["late-payment"]
+    assert "--output[write to this file]:file:_files" in described["export"]
+    assert "--json[print JSON for scripts]" in described["stock"]
 
 
 def test_manual_names_every_command_option_and_status(ctl):
