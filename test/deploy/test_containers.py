@@ -241,16 +241,20 @@ def packages_linked(*programs):
                 continue
             path = re.search(rf"^\s*{re.escape(library)} => (\S+)", loaded, re.MULTILINE)
             if path:
-                found.add(owner(path[1]))
-    return found - {"libc6"}
+                found.add(path[1])
+    return owners(found) - {"libc6"}
 
 
-def owner(path):
-    for name in (path, f"/usr{path}", str(Path(path).resolve())):
-        done = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
-        if done.returncode == 0:
-            return done.stdout.split(":")[0]
-    raise AssertionError(f"no package has {path}")
+def owners(paths):
+    """The packages of these files, each of which may be known by another of its names."""
+    names = {path: {path, f"/usr{path}", str(Path(path).resolve())} for path in paths}
+    done = subprocess.run(["dpkg-query", "-S", *set().union(*names.values())], capture_output=True,
+                          text=True)  # its status tells of names that no package has
+    owner = {name: package for package, name in
+             re.findall(r"^([^:\n]+):.*? (/\S+)$", done.stdout, re.MULTILINE)}
+    unknown = [path for path in paths if not names[path] & owner.keys()]
+    assert not unknown, f"no package has {unknown}"
+    return {owner[name] for path in paths for name in names[path] & owner.keys()}
 
 
 def is_of_the_image():

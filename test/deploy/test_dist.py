@@ -32,6 +32,7 @@ def clone(tmp_path):
     return tmp_path / "clone"
 
 
+@pytest.mark.long
 def test_archive_has_the_version_and_the_same_bytes_each_time(clone):
     sums = []
     for folder in ("one", "two"):

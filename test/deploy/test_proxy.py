@@ -100,6 +100,7 @@ def test_calls_of_buyers_and_shop_come_through(behind):
                 {**payment, "restock": True}).json()["status"] == "refunded"
 
 
+@pytest.mark.long(keep=1)
 def test_reader_of_the_feed_waits_behind_the_proxy(behind):
     """As long as the service lets it, and no longer than to the next event."""
     proxy, daemons = behind(events_retention_h=1)
@@ -171,8 +172,8 @@ def crowd(front, source, each, connections=8):
 def test_shop_has_any_number_of_requests(behind):
     """The shop's few servers send the orders of all buyers."""
     proxy, _ = behind()
-    answers = crowd(proxy.front, SHOP, 750)
-    assert Counter(answer.answer for answer in answers) == {"200": 6_000}
+    answers = crowd(proxy.front, SHOP, 300)  # see test_stranger_has_so_many_requests_only
+    assert Counter(answer.answer for answer in answers) == {"200": 2_400}
 
 
 def test_stranger_has_so_many_requests_only(behind):
@@ -262,12 +263,13 @@ def test_nginx_takes_the_header_of_a_balancer_before_it(behind):
     assert answers == [201, 429, 201]
 
 
+@pytest.mark.long(keep=1)
 def test_rolling_restart_of_four_daemons_loses_no_request(behind, capsys):
     proxy, daemons = behind(DAEMONS, order_workers=1)
     began = time.monotonic()
-    with (Buyers(proxy.front, count=8, pause=0.02) as kept,
-          Buyers(proxy.front, count=4, pause=0.02, kept=False) as brief):
-        wait_until(lambda: sum(brief.answers.values()) > 50, "orders")
+    with (Buyers(proxy.front, count=8, pause=0.3) as kept,
+          Buyers(proxy.front, count=4, pause=0.3, kept=False) as brief):
+        wait_until(lambda: sum(brief.answers.values()) > 12, "orders")
         for number, daemon in enumerate(daemons):
             daemon.signal(signal.SIGTERM)
             before = sum(kept.answers.values())
@@ -276,7 +278,7 @@ def test_rolling_restart_of_four_daemons_loses_no_request(behind, capsys):
             proxy.wait_up(daemons, number)
             assert sum(kept.answers.values()) > before, "no load meanwhile"
         served = sum(brief.answers.values())
-        wait_until(lambda: sum(brief.answers.values()) > served + 50, "orders")
+        wait_until(lambda: sum(brief.answers.values()) > served + 12, "orders")
     took = time.monotonic() - began
     for buyers in (kept, brief):
         assert (buyers.lost, set(buyers.answers)) == ([], {"201"})

@@ -12,6 +12,7 @@ from harness.client import send
 from harness.processes import PROGRAM, ROOT, clean_environment, free_port, spawn, wait_until
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("form", ["address", "socket"])
 def test_operators_may_have_an_address_of_their_own(tmp_path, form):
     """There is /readyz then, and nowhere else."""

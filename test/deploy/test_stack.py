@@ -70,6 +70,7 @@ def test_ledger_that_is_not_installed_is_named(tmp_path):
         run_tool("up", tmp_path / "stack", "mariadb", env={"MYSQLD": "/none/mysqld"})
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("server, program", [("redis", "redis-server"), ("mariadb", "mariadbd"),
                                              ("etcd", "etcd"), ("zookeeper", "java")])
 def test_server_gets_a_locale_that_is_installed(server, program, tmp_path):

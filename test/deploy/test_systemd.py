@@ -297,6 +297,7 @@ def local_redis(tmp_path, etc):
 
 
 @needs_mounts
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("way", ["socket", "tls"])
 def test_unit_lets_the_daemon_reach_redis(stack, tmp_path, etc, local_redis, way):
     socket, port = local_redis
