@@ -13,7 +13,7 @@ import pytest
 
 from harness.audit import audit_sale
 from harness.client import assert_problem, send
-from harness.daemon import TOKEN, Daemon
+from harness.daemon import STEADY, TOKEN, Daemon
 from harness.load import crowd
 from harness.processes import wait_until
 
@@ -44,7 +44,7 @@ def flood(call):
     stop, answers = threading.Event(), []
 
     def repeat():
-        while not stop.wait(0.01):  # more often they would only keep the processor busy
+        while not stop.wait(0.1):  # more often they would only keep the processor busy
             answers.append(call().answer)
 
     with ThreadPoolExecutor(FLOODERS) as pool:
@@ -57,6 +57,7 @@ def flood(call):
             future.result()
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("flooded", ["order", "look-up", "payment", "cancel", "list", "admin",
                                      "sale", "listing"])
 def test_kind_at_its_limit_refuses_no_other(stack, proxies, spawn, flooded):
@@ -68,7 +69,7 @@ def test_kind_at_its_limit_refuses_no_other(stack, proxies, spawn, flooded):
     calls = calls_of(daemon, order_id)
     for call in calls.values():
         call()  # every worker has its connections
-    proxy.delay = 0.05
+    proxy.delay = 0.02
     with flood(calls[flooded]) as answers:
         wait_until(lambda: "503 overloaded" in answers, "the kind is at its limit")
         for kind in calls.keys() - {flooded}:
@@ -172,9 +173,10 @@ def test_admin_listen_that_is_taken_ends_the_start(stack, spawn, tmp_path, occup
 
 # --- orders first -------------------------------------------------------------------------------
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("path", ["/stock/demo", "/order/1", "/nothing"])
 def test_crowd_of_lookers_waits_for_orders_and_is_answered(stack, spawn, load, path):
-    daemon = spawn(stack)
+    daemon = spawn(stack, **STEADY)  # a lease that ends under its last batch leaves a segment dirty
     daemon.reset(total=10_000_000)
     with load(daemon, connections=128, seconds=120) as orders:
         lookers = crowd(daemon, path, 120)  # until calls were held: that may take on a slow machine
@@ -234,8 +236,8 @@ def test_few_operators_are_never_held_while_a_crowd_connects(stack, spawn, load)
     """A turn in which many are accepted takes several runs, and the few ask again in each."""
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
-    with load(daemon, connections=128, seconds=3), connecting(daemon):
-        crowd(daemon, "/healthz", 2, connections=16).communicate(timeout=30)
+    with load(daemon, connections=128, seconds=2), connecting(daemon):
+        crowd(daemon, "/healthz", 1, connections=16).communicate(timeout=30)
     assert daemon.metric("seckill_calls_held_total") == 0
 
 

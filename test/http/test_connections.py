@@ -83,6 +83,7 @@ def peer_closed(sock):
         return False
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("first, then", WASTERS.values(), ids=WASTERS.keys())
 def test_clients_that_waste_connections_shut_nobody_out(stack, spawn, first, then):
     daemon = spawn(stack, connections_max=MAX)

@@ -12,16 +12,16 @@ from harness.daemon import STEADY
 from harness.processes import PROGRAM, wait_until
 from harness.standstill import timed
 
-CLIENTS, PROBES = 2000, 15
+CLIENTS, PROBES = 2000, 10
 SECONDS_MAX = 5 if "san/" in PROGRAM else 1  # a sanitizer makes the daemon several times slower
 FLOODS = {
+    "order": """request = function() return wrk.format("POST", "/order",
+                  {["Content-Type"] = "application/json"},
+                  '{"sku":"demo","user_id":"u","qty":1}') end""",
     "stock": 'request = function() return wrk.format("GET", "/stock/demo") end',
     "look-up": 'request = function() return wrk.format("GET", "/order/ORDER") end',
     "payment": 'request = function() return wrk.format("POST", "/order/ORDER/pay") end',
     "cancel": 'request = function() return wrk.format("POST", "/order/ORDER/cancel") end',
-    "order": """request = function() return wrk.format("POST", "/order",
-                  {["Content-Type"] = "application/json"},
-                  '{"sku":"demo","user_id":"u","qty":1}') end""",
 }
 
 
@@ -29,6 +29,7 @@ def connections(daemon):
     return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("flooded", FLOODS)
 def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flooded):
     daemon = spawn(stack, deadline_ms=2000, **STEADY)

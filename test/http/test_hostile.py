@@ -68,14 +68,14 @@ def test_findings_leave_nothing_behind(daemon):
     assert daemon.get("/healthz").status == 200
 
 
-@pytest.mark.parametrize("data, statuses", FINDINGS.values(), ids=FINDINGS.keys())
-def test_findings_are_answered(daemon, data, statuses):
-    with socket.create_connection(daemon.address, timeout=30) as sock:
-        sock.sendall(data)
-        response = read_response(sock)
-    assert response.status in statuses
-    assert_problem(response, response.status, {400: "invalid_head", 414: "uri_too_long",
-                                               431: "headers_too_large"}[response.status])
+def test_findings_are_answered(daemon):
+    for name, (data, statuses) in FINDINGS.items():
+        with socket.create_connection(daemon.address, timeout=30) as sock:
+            sock.sendall(data)
+            response = read_response(sock)
+        assert response.status in statuses, name
+        assert_problem(response, response.status, {400: "invalid_head", 414: "uri_too_long",
+                                                   431: "headers_too_large"}[response.status])
 
 
 def test_folded_lines_at_the_end_of_the_memory(daemon):
@@ -96,13 +96,13 @@ def test_too_many_parameters_do_not_end_the_connection(daemon):
         assert read_response(sock).status == 200
 
 
-def test_10000_floods_from_50_clients_while_others_are_served(daemon):
+def test_2000_floods_from_50_clients_while_others_are_served(daemon):
     """With and without waiting for the answer."""
     served, over = [], threading.Event()
 
     def flood(client):
         answered = 0
-        for number in range(200):
+        for number in range(40):
             if (client + number) % 2 == 0:
                 send_and_close(daemon.address, PARAMETER_FLOOD)
                 continue
@@ -121,7 +121,7 @@ def test_10000_floods_from_50_clients_while_others_are_served(daemon):
         answered = sum(threads.map(flood, range(50)))
         over.set()
         other.result()
-    assert answered == 5000
+    assert answered == 1000
     assert len(served) > 10 and all(isinstance(r, Response) and r.status == 201 for r in served)
     time.sleep(LATE_SECONDS)
     assert daemon.order(user_id="last").status == 201

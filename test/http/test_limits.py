@@ -237,6 +237,7 @@ def test_clients_that_left_keep_no_descriptor(daemon, request_bytes):
     wait_until(lambda: descriptors() <= before + 6, "their descriptors closed", timeout=20)
 
 
+@pytest.mark.long
 def test_memory_stays_flat_under_load(daemon, load):
     def resident_kib():
         status = Path(f"/proc/{daemon.process.pid}/status").read_text()

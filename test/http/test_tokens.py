@@ -135,8 +135,7 @@ OWN = [{}, {"Origin": "http://HOST"}, {"Origin": "HTTPS://HOST"},
        {"Origin": "https://shop.example", "Sec_Fetch_Site": "same-origin"}]
 
 
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
-def test_page_of_another_origin_changes_nothing(daemon, headers):
+def test_page_of_another_origin_changes_nothing(daemon):
     daemon.reset()
     order_id = daemon.order().json()["order_id"]
     calls = [("POST", f"/order/{order_id}/pay", None), ("POST", f"/order/{order_id}/cancel", None),
@@ -144,31 +143,34 @@ def test_page_of_another_origin_changes_nothing(daemon, headers):
              ("POST", "/admin/stock/add", {"sku": "demo", "units": 1}),
              ("PATCH", "/admin/sale/demo", {"paused": True}), ("DELETE", "/admin/sale/demo", None),
              ("PUT", "/admin/log-level", {"level": "debug"}), ("DELETE", "/admin/drain", None)]
-    for call in calls:
-        assert_problem(page(daemon, *call, **headers), 403, "origin_refused")
+    for headers in FOREIGN:
+        print(headers)
+        for call in calls:
+            assert_problem(page(daemon, *call, **headers), 403, "origin_refused")
+        assert page(daemon, "GET", "/stock/demo", **headers).status == 200  # it cannot read it
     assert daemon.get(f"/order/{order_id}").json()["status"] == "reserved"
     stock = daemon.stock()
     assert (stock["sold"], stock["total"], stock["paused"]) == (1, 1000, False)
-    assert page(daemon, "GET", "/stock/demo", **headers).status == 200  # its page cannot read it
     assert "event=origin_refused method=POST path=/order/{id}/pay origin=" in daemon.log()
 
 
-@pytest.mark.parametrize("headers", OWN, ids=str)
-def test_own_page_and_clients_without_an_origin_go_on(daemon, headers):
+def test_own_page_and_clients_without_an_origin_go_on(daemon):
     daemon.reset()
-    order_id = daemon.order().json()["order_id"]
-    assert page(daemon, "POST", f"/order/{order_id}/pay", **headers).status == 200
-    assert page(daemon, "PATCH", "/admin/sale/demo", {"paused": True}, **headers).status == 200
+    for headers in OWN:
+        print(headers)
+        order_id = daemon.order().json()["order_id"]
+        assert page(daemon, "POST", f"/order/{order_id}/pay", **headers).status == 200
+        assert page(daemon, "PATCH", "/admin/sale/demo", {"paused": False}, **headers).status == 200
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded",
-                                  "multipart/form-data; boundary=x", "application/jsonx", None])
-def test_body_that_is_not_called_json_is_refused(daemon, kind):
+def test_body_that_is_not_called_json_is_refused(daemon):
     """A page may send a body of these kinds anywhere without being asked."""
     daemon.reset()
     body = b'{"sku":"demo","user_id":"u1","qty":1,"units":1}'
-    for method, path in (("POST", "/order"), ("POST", "/admin/stock/add"),
-                         ("PATCH", "/admin/sale/demo"), ("POST", "/admin/drain")):
-        answer = daemon.request(method, path, body, {**bearer(TOKEN), "Content-Type": kind})
-        assert_problem(answer, 415, "unsupported_media_type")
+    for kind in ("text/plain", "application/x-www-form-urlencoded",
+                 "multipart/form-data; boundary=x", "application/jsonx", None):
+        for method, path in (("POST", "/order"), ("POST", "/admin/stock/add"),
+                             ("PATCH", "/admin/sale/demo"), ("POST", "/admin/drain")):
+            answer = daemon.request(method, path, body, {**bearer(TOKEN), "Content-Type": kind})
+            assert_problem(answer, 415, "unsupported_media_type")
     assert daemon.stock()["total"] - daemon.stock()["sold"] == 1000
