@@ -76,7 +76,7 @@ def test_lame_duck_serves_and_says_so(stack, spawn):
             assert daemon.get("/readyz").status == 503
             assert not closes(), "balancers have not seen it yet"
             assert daemon.order().status == 201
-            wait_until(closes, "Connection: close")
+            wait_until(closes, "Connection: close", pause=0.2)
             assert daemon.order().status == 201
             daemon.signal(signal.SIGHUP)  # harmless by now
             assert daemon.wait() == 0
@@ -110,31 +110,49 @@ def test_stop_resets_no_client_that_has_connected(stack, spawn, threads):
     assert set(buyers.answers) == {"201"}
 
 
-def listens(port):
-    return f":{port:04X} 00000000:0000 0A " in Path("/proc/net/tcp").read_text(encoding="ascii")
+def listener(daemon):
+    """The path of its descriptor, and what that is while the daemon lets clients in."""
+    listens = re.compile(rf":{daemon.address[1]:04X} 00000000:0000 0A (?:\S+ +){{5}}(\d+) ")
+    inode = listens.search(Path("/proc/net/tcp").read_text(encoding="ascii"))[1]
+    for path in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+        with suppress(OSError):
+            if os.readlink(path) == f"socket:[{inode}]":
+                return path, f"socket:[{inode}]"
+    raise AssertionError("the daemon does not listen")
+
+
+def is_closed(path, socket_name):
+    with suppress(OSError):
+        return os.readlink(path) != socket_name
+    return True
 
 
 def order_while_it_stops(daemon):
     """The answer to an order on a connection that was idle when the daemon was told to stop; None
-    when a busy machine let more than half of the grace pass before the order was sent."""
+    when a busy machine let the grace pass before the daemon was stopped in it. While it is, no
+    time passes for it, however late the order is sent."""
     daemon.reset()
     with socket.create_connection(daemon.address, timeout=20) as client:
         client.sendall(order_bytes())
         assert read_response(client).status == 201
-        assert listens(daemon.address[1])
+        lets_in = listener(daemon)
         with Elapsed() as passed:
             daemon.signal(signal.SIGTERM)
-            wait_until(lambda: not listens(daemon.address[1]), "nobody is let in any more")
-            client.sendall(order_bytes(user_id="late"))
-        response = read_response(client) if passed.seconds < IDLE_GRACE_S / 2 else None
+            wait_until(lambda: is_closed(*lets_in), "nobody is let in any more", pause=0.001)
+            daemon.pause()
+        client.sendall(order_bytes(user_id="late"))
+        daemon.cont()
+        response = read_response(client) if passed.seconds < IDLE_GRACE_S else None
     assert daemon.wait() == 0
     return response
 
 
 def test_idle_connection_has_a_grace(stack, spawn):
-    """A client may be about to send when the daemon stops."""
+    """A client may be about to send when the daemon stops. On a machine that never lets two
+    processes run within the grace one after the other, this shows nothing."""
     tries = (order_while_it_stops(spawn(stack)) for _ in range(20))
-    response = next(answer for answer in tries if answer)
+    response = next((answer for answer in tries if answer), None)
+    assert response, f"each of 20 daemons took more than {IDLE_GRACE_S} s to stop listening"
     assert (response.status, response.headers["Connection"]) == (201, "close")
 
 
@@ -145,8 +163,9 @@ def test_drain_waits_for_the_rest_of_a_request(daemon):
     with socket.create_connection(daemon.address, timeout=20) as client:
         client.sendall(data[:-1])
         assert daemon.get("/healthz").status == 200  # it has read the beginning by now
+        lets_in = listener(daemon)
         daemon.signal(signal.SIGTERM)
-        wait_until(lambda: not listens(daemon.address[1]), "nobody is let in any more")
+        wait_until(lambda: is_closed(*lets_in), "nobody is let in any more")
         time.sleep(1.5 * IDLE_GRACE_S)
         client.sendall(data[-1:])
         assert read_response(client).status == 201
@@ -484,7 +503,7 @@ def test_sighup_reads_tokens_again(stack, spawn, tmp_path):
 def test_sighup_at_any_time_loses_no_order(configured):
     """During the start, under load, and while it drains."""
     daemon = configured("", lame_duck_ms=300)
-    with Buyers(daemon.address, count=4) as buyers:
+    with Buyers(daemon.address, count=4, pause=0.005) as buyers:
         for number in range(100):
             daemon.file.write_text(f"trusted_proxies = 192.0.2.{number}\n"
                                    f"rate_address_per_min = {1_000_000 + number % 2}\n")
@@ -507,14 +526,14 @@ def test_sighup_at_any_time_loses_no_order(configured):
 
 # the start
 
-def test_four_daemons_at_once_on_an_empty_database_migrate_it_once(stack, tmp_path):
-    daemons = [Daemon(stack, tmp_path, **STEADY) for _ in range(4)]
+def test_four_daemons_at_once_on_an_empty_database_migrate_it_once(unmigrated, tmp_path):
+    daemons = [Daemon(unmigrated, tmp_path, **STEADY) for _ in range(4)]
     try:
         for daemon in daemons:
             daemon.launch()
         for daemon in daemons:
             daemon.wait_started()
-        names = [row[0] for row in stack.ledger.run("SELECT name FROM schema_version")]
+        names = [row[0] for row in unmigrated.ledger.run("SELECT name FROM schema_version")]
         assert names and len(set(names)) == len(names)
         daemons[0].reset("demo", 8, 2)
         assert [daemon.order().status for daemon in daemons * 2] == [201] * 8
@@ -629,12 +648,12 @@ def test_ledger_by_its_socket(private_stack, spawn):
     assert daemon.order().status == 201
 
 
-@pytest.mark.parametrize("setting", [0, 2])
-def test_ledger_that_may_lose_a_commit_is_told_of(private_stack, spawn, setting):
+def test_ledger_that_may_lose_a_commit_is_told_of(private_stack, spawn):
     assert "ledger_not_durable" not in spawn(private_stack).log()
-    private_stack.ledger.run(f"SET GLOBAL innodb_flush_log_at_trx_commit = {setting}")
-    said = f'event=ledger_not_durable setting="innodb_flush_log_at_trx_commit={setting}"'
-    assert said in spawn(private_stack).log()
+    for setting in (0, 2):
+        private_stack.ledger.run(f"SET GLOBAL innodb_flush_log_at_trx_commit = {setting}")
+        said = f'event=ledger_not_durable setting="innodb_flush_log_at_trx_commit={setting}"'
+        assert said in spawn(private_stack).log()
 
 
 @pytest.mark.parametrize("constraint, table", [("never_oversold", "stock_segment"),
@@ -692,19 +711,20 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("word", REFUSALS)
-def test_readyz_says_why_redis_refuses_writes(private_stack, spawn, word):
+def test_readyz_says_why_redis_refuses_writes(private_stack, spawn):
     daemon = spawn(private_stack)
-    with REFUSALS[word](private_stack.redis, private_stack.redis_server):
-        why = {"status": "unavailable", "redis": word, "ledger": "ok"}
-        wait_until(lambda: daemon.get("/readyz").json() == why, f"{word} in /readyz")
-        wait_until(lambda: [daemon.metric(f"seckill_{server}_up") for server in
-                            ("redis", "ledger")] == [0, 1], "the same in /metrics")
-    told = ["event=redis_up", f"event=redis_down reason={word} "]
-    if word != "cannot_persist":
-        daemon.wait_ready()
-        wait_until(lambda: daemon.metric("seckill_redis_up") == 1, "the same in /metrics")
-        told.append("event=redis_up")
+    told = ["event=redis_up"]
+    for word, refusal in REFUSALS.items():
+        with refusal(private_stack.redis, private_stack.redis_server):
+            why = {"status": "unavailable", "redis": word, "ledger": "ok"}
+            wait_until(lambda: daemon.get("/readyz").json() == why, f"{word} in /readyz")
+            wait_until(lambda: [daemon.metric(f"seckill_{server}_up") for server in
+                                ("redis", "ledger")] == [0, 1], "the same in /metrics")
+        told.append(f"event=redis_down reason={word} ")
+        if word != "cannot_persist":  # the last one: its folder stays away
+            daemon.wait_ready()
+            wait_until(lambda: daemon.metric("seckill_redis_up") == 1, "the same in /metrics")
+            told.append("event=redis_up")
     wait_until(lambda: re.search(".*".join(told), daemon.log(), re.DOTALL), "the lines in the log")
 
 
@@ -747,22 +767,6 @@ def test_readiness_costs_the_ledger_no_write(private_stack, spawn):
     daemon.wait_ready()
 
 
-def test_readyz_is_answered_at_once_while_2000_clients_flood(daemon):
-    daemon.reset()
-    wrk = subprocess.Popen(["wrk", "-t1", "-c2000", "-d120s", daemon.url("/stock/demo")],
-                           stdout=subprocess.DEVNULL)
-    try:
-        time.sleep(1)
-        for path in ["/metrics", "/healthz"] * 5:
-            response = daemon.get(path)
-            assert response.status == 200, response
-            daemon.wait_ready()
-        assert wrk.poll() is None, "answered after the flood only"
-    finally:
-        wrk.terminate()
-        wrk.wait()
-
-
 # what it says of itself
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [-+]?([0-9.e+-]+|Inf|NaN)')
@@ -793,19 +797,20 @@ def test_metrics_are_prometheus_text(daemon):
     assert metrics["seckill_queue_depth"] == 0
 
 
-@pytest.mark.parametrize("name", HISTOGRAMS)
-def test_histogram_adds_up(daemon, name):
+def test_histograms_add_up(daemon):
     daemon.reset()
     for _ in range(3):
         daemon.order()
-    wait_until(lambda: daemon.metric(f"{name}_count") >= 3, "the third observation")
-    metrics = daemon.metrics()
-    buckets = [(key, value) for key, value in metrics.items() if key.startswith(f"{name}_bucket")]
-    counts = [value for _, value in buckets]
-    assert counts == sorted(counts)
-    assert 'le="+Inf"' in buckets[-1][0]
-    assert counts[-1] == metrics[f"{name}_count"]
-    assert metrics[f"{name}_sum"] > 0
+    for name in HISTOGRAMS:
+        wait_until(lambda: daemon.metric(f"{name}_count") >= 3, "the third observation")
+        metrics = daemon.metrics()
+        buckets = [(key, value) for key, value in metrics.items()
+                   if key.startswith(f"{name}_bucket")]
+        counts = [value for _, value in buckets]
+        assert counts == sorted(counts)
+        assert 'le="+Inf"' in buckets[-1][0]
+        assert counts[-1] == metrics[f"{name}_count"]
+        assert metrics[f"{name}_sum"] > 0
 
 
 def test_every_promised_metric_is_there(daemon):

@@ -7,8 +7,6 @@ import signal
 import time
 from itertools import takewhile
 
-import pytest
-
 from harness.client import assert_problem
 from harness.processes import wait_until
 from harness.standstill import timed
@@ -30,30 +28,28 @@ def ids(response):
 
 # Requests and traces
 
-@pytest.mark.parametrize("method, path, body, status", [
-    ("POST", "/order", {"sku": "demo", "user_id": "u1", "qty": 1}, 201),
-    ("POST", "/order", {"sku": "none", "user_id": "u1", "qty": 1}, 404),
-    ("GET", "/stock/demo", None, 200),
-    ("GET", "/order/1", None, 404),
-    ("GET", "/nothing", None, 404),
-    ("PUT", "/order", None, 405),
-    ("GET", "/metrics", None, 200),
-    ("GET", "/openapi.json", None, 200),
-    ("HEAD", "/stock/demo", None, 200),
-    ("GET", "/readyz", None, 200),
-])
-def test_an_answer_names_its_request_as_the_client_did(daemon, method, path, body, status):
+def test_an_answer_names_its_request_as_the_client_did(daemon):
     daemon.reset()
-
-    def ask(headers=()):  # once, but for /readyz once the machine has stood still
-        return wait_until(lambda: (answer := daemon.request(method, path, body, headers)).status
-                          == status and answer, f"an answer {status}")
-    response = ask({"X-Request-Id": "shop-7", "traceparent": PARENT})
-    name, parent = ids(response)
-    assert name == "shop-7"
-    assert re.fullmatch(rf"00-{TRACE}-[0-9a-f]{{16}}-01", parent) and parent != PARENT
-    # The next answer is shared with others, and names nobody's request.
-    assert ids(ask()) == (None, None)
+    for method, path, body, status in (
+            ("POST", "/order", {"sku": "demo", "user_id": "u1", "qty": 1}, 201),
+            ("POST", "/order", {"sku": "none", "user_id": "u1", "qty": 1}, 404),
+            ("GET", "/stock/demo", None, 200),
+            ("GET", "/order/1", None, 404),
+            ("GET", "/nothing", None, 404),
+            ("PUT", "/order", None, 405),
+            ("GET", "/metrics", None, 200),
+            ("GET", "/openapi.json", None, 200),
+            ("HEAD", "/stock/demo", None, 200),
+            ("GET", "/readyz", None, 200)):
+        def ask(headers=(), call=(method, path, body), status=status):
+            # Once, but for /readyz once the machine has stood still.
+            return wait_until(lambda: (answer := daemon.request(*call, headers)).status
+                              == status and answer, f"an answer {status}")
+        name, parent = ids(ask({"X-Request-Id": "shop-7", "traceparent": PARENT}))
+        assert name == "shop-7", path
+        assert re.fullmatch(rf"00-{TRACE}-[0-9a-f]{{16}}-01", parent) and parent != PARENT, path
+        # The next answer is shared with others, and names nobody's request.
+        assert ids(ask()) == (None, None), path
 
 
 def test_operators_calls_name_their_requests(daemon):
@@ -270,12 +266,12 @@ def test_the_level_is_set_while_the_daemon_runs(daemon):
     wait_until(lambda: events(daemon, "reloaded"), "the configuration's level again")
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"level": "loud"}, {"level": 1}, {"level": "info", "for_s": 0}, {"level": None},
-    {"level": "info", "for_s": 86401}, {"level": "info", "for_s": "1"}, {"level": "info", "x": 1}])
-def test_a_wrong_level_changes_nothing(daemon, body):
-    assert_problem(daemon.admin("PUT", "/admin/log-level", body), 400, "invalid_request")
-    assert daemon.admin("GET", "/admin/log-level").json()["level"] == "info"
+def test_a_wrong_level_changes_nothing(daemon):
+    for body in ({}, {"level": "loud"}, {"level": 1}, {"level": "info", "for_s": 0},
+                 {"level": None}, {"level": "info", "for_s": 86401},
+                 {"level": "info", "for_s": "1"}, {"level": "info", "x": 1}):
+        assert_problem(daemon.admin("PUT", "/admin/log-level", body), 400, "invalid_request")
+        assert daemon.admin("GET", "/admin/log-level").json()["level"] == "info", body
 
 
 def test_steering_takes_the_admin_token(daemon):
@@ -311,7 +307,7 @@ def test_a_signal_after_the_call_does_not_cut_the_drain_short(stack, spawn):
     daemon.reset()
     daemon.admin("POST", "/admin/drain", {})
     wait_until(lambda: daemon.get("/stock/demo").headers.get("Connection") == "close",
-               "the second half")
+               "the second half", pause=0.3)
     daemon.signal(signal.SIGTERM)
     wait_until(lambda: len(events(daemon, "draining")) == 2, "the signal")
     assert daemon.order().status == 201
@@ -332,7 +328,7 @@ def test_a_signal_in_the_second_half_does_not_wait_for_the_longer_time_of_a_call
     daemon.reset()
     daemon.admin("POST", "/admin/drain", {"lame_duck_ms": 20_000})
     wait_until(lambda: daemon.get("/stock/demo").headers.get("Connection") == "close",
-               "the second half")
+               "the second half", pause=0.3)
     daemon.signal(signal.SIGTERM)
     status, passed = timed(daemon.wait)
     assert (status, events(daemon, "ending_at_once")) == (0, [])
@@ -376,11 +372,11 @@ def test_a_drain_by_signal_is_not_taken_back(stack, spawn):
     assert daemon.process.wait(30) == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("body", [[], {"stop": 1}, {"lame_duck_ms": -1}, {"lame_duck_ms": 600_001},
-                                  {"lame_duck_ms": "1"}, {"undo": True}])
-def test_a_wrong_drain_changes_nothing(daemon, body):
-    assert_problem(daemon.admin("POST", "/admin/drain", body), 400, "invalid_request")
-    assert daemon.get("/servingz").status == 200
+def test_a_wrong_drain_changes_nothing(daemon):
+    for body in ([], {"stop": 1}, {"lame_duck_ms": -1}, {"lame_duck_ms": 600_001},
+                 {"lame_duck_ms": "1"}, {"undo": True}):
+        assert_problem(daemon.admin("POST", "/admin/drain", body), 400, "invalid_request")
+        assert daemon.get("/servingz").status == 200, body
 
 
 # The line of progress
@@ -431,7 +427,7 @@ def test_of_many_sales_the_busiest_have_lines(stack, spawn):
         for sku in skus:
             assert daemon.order(sku).status == 201
         return [line for line in events(daemon, "progress") if int(line.get("sales", 0)) > 5]
-    total = wait_until(told, "a line for all of them")[0]
+    total = wait_until(told, "a line for all of them", pause=0.1)[0]
     lines = events(daemon, "progress")
     lines = reversed(lines[:lines.index(total)])
     rates = ("orders_per_s", "p99_ms")  # which tell its own lines from those of the turn before

@@ -51,13 +51,14 @@ def test_unit_copies_the_configuration_past_links_of_the_daemon(tmp_path, step):
     assert copy.joinpath("seckill.conf").read_text() == "new"
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("threads", [2, 1])
 def test_daemon_takes_over_a_shared_port_under_load(stack, spawn, threads):
     options = on_port(reuse_port="on", http_threads=threads)
     old = spawn(stack, **options, **STEADY)
     old.reset("demo", 1_000_000, 20)
-    with (Buyers(old.address, count=8, pause=0.002) as kept,
-          Buyers(old.address, count=8, pause=0.002, kept=False) as brief):
+    with (Buyers(old.address, count=4, pause=0.02) as kept,
+          Buyers(old.address, count=4, pause=0.01, kept=False) as brief):
         for _ in range(3):
             time.sleep(0.3)
             new = spawn(stack, ready=False, **options, **STEADY)  # it listens only when it is ready
@@ -121,8 +122,8 @@ def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
             assert (daemon.address, daemon.admin_address()) == (address, operators)
             assert send(address, "GET", "/readyz").status == 404
             daemon.reset("demo", 1_000_000, 20)
-            with (Buyers(address, count=4, pause=0.002) as kept,
-                  Buyers(address, count=4, pause=0.002, kept=False) as brief):
+            with (Buyers(address, count=4, pause=0.01) as kept,
+                  Buyers(address, count=4, pause=0.005, kept=False) as brief):
                 for _ in range(2):
                     time.sleep(0.3)
                     daemon.stop()
