@@ -12,7 +12,7 @@ from harness.processes import ROOT, clean_environment
 
 HERE = Path(__file__).parent
 DESCRIPTION = ROOT / "service" / "openapi.json"
-TOOL_SECONDS = 120
+TOOL_SECONDS = 120  # of a processor, which a busy machine gives to others; each test has an end
 
 # The tests share what is generated, so one worker runs all of them.
 pytestmark = pytest.mark.xdist_group("client")
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.xdist_group("client")
 
 def tool(name, *arguments):
     """Runs a program of node_modules; returns its status, what it printed, and its errors."""
-    run = subprocess.run([HERE / "node_modules/.bin" / name, *arguments], cwd=HERE, check=False,
-                         capture_output=True, text=True, timeout=TOOL_SECONDS,
+    run = subprocess.run(["prlimit", f"--cpu={TOOL_SECONDS}", HERE / "node_modules/.bin" / name,
+                          *arguments], cwd=HERE, check=False, capture_output=True, text=True,
                          env={**clean_environment(), "REDOCLY_TELEMETRY": "off",
                               "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"})
     return run.returncode, run.stdout, run.stderr
@@ -56,6 +56,6 @@ def test_generated_client_carries_a_whole_sale(client, stack, spawn):
     daemon = spawn(stack, events_retention_h=1, **STEADY)
     host, port = daemon.address
     run = subprocess.run(["node", client, f"http://{host}:{port}", TOKEN], check=False,
-                         capture_output=True, text=True, timeout=TOOL_SECONDS)
+                         capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     assert daemon.metric('seckill_orders_total{outcome="accepted"}') == 5

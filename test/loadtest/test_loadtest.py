@@ -4,6 +4,7 @@ import contextlib
 import json
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from harness import audit
 from harness.daemon import parse_metrics
 from harness.engines_cluster import RedisCluster
-from harness.processes import BUILD, PROGRAM, ROOT, HarnessError
+from harness.processes import BUILD, PROGRAM, ROOT, HarnessError, wait_until
 
 LOADTEST = ROOT / "loadtest"
 sys.path.append(str(LOADTEST))
@@ -785,12 +786,15 @@ def test_wrk_is_overheard(tmp_path):
     """Each id of a 201 is recorded once, however its answer came, and no other."""
     record, server = tmp_path / "told", Pieces()
     with server as address:
-        argv = ["wrk", "-t1", "-c1", "-d2s", "-s", LOADTEST / "tools/order.lua",
+        argv = ["wrk", "-t1", "-c1", "-d60s", "-s", LOADTEST / "tools/order.lua",
                 f"http://{address}/order"]
         env = {**generators.clean_environment(), "LD_PRELOAD": str(BUILD / "record_ids.so"),
                "LOAD_TOOLS": str(LOADTEST / "tools"), "ORDER_RECORD": str(record)}
-        done = subprocess.run(argv, capture_output=True, text=True, env=env)
-    run = json.loads(done.stdout.splitlines()[-1])
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as wrk:
+            wait_until(lambda: len(server.ids) > 200, "answers to wrk")
+            wrk.send_signal(signal.SIGINT)
+            told_at_its_end = wrk.communicate(timeout=60)[0]
+    run = json.loads(told_at_its_end.splitlines()[-1])
     accepted = [one for one in server.ids[:run["requests"]] if one % 3]
     assert list(told.read(record))[:len(accepted)] == accepted and len(accepted) > 100
 
