@@ -100,7 +100,7 @@ def test_calls_of_buyers_and_shop_come_through(behind):
                 {**payment, "restock": True}).json()["status"] == "refunded"
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 def test_reader_of_the_feed_waits_behind_the_proxy(behind):
     """As long as the service lets it, and no longer than to the next event."""
     proxy, daemons = behind(events_retention_h=1)
@@ -263,7 +263,7 @@ def test_nginx_takes_the_header_of_a_balancer_before_it(behind):
     assert answers == [201, 429, 201]
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 def test_rolling_restart_of_four_daemons_loses_no_request(behind, capsys):
     proxy, daemons = behind(DAEMONS, order_workers=1)
     began = time.monotonic()

@@ -309,6 +309,7 @@ def test_unit_lets_the_daemon_reach_redis(stack, tmp_path, etc, local_redis, way
 
 
 @needs_mounts
+@pytest.mark.long
 def test_daemons_of_one_machine_are_restarted_one_by_one(stack, tmp_path, etc):
     """While one drains and starts, the other sells; as `systemctl restart` does, the next one's
     turn comes when the daemon says that it is ready."""

@@ -201,6 +201,7 @@ def test_few_lookers_are_never_held(stack, spawn, load):
     assert daemon.metric("seckill_calls_held_total") == 0
 
 
+@pytest.mark.long  # the next one has them beside a crowd that connects, too
 def test_few_operators_are_never_held(stack, spawn, load):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
