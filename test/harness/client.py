@@ -1,5 +1,6 @@
 """HTTP as the tests speak it: whole requests by http.client, and raw bytes over a socket."""
 
+import functools
 import http.client
 import io
 import json
@@ -108,6 +109,12 @@ def send_raw(address, data, timeout=30):
         return read_to_end(sock)
 
 
+@functools.lru_cache(1000)
+def parse_headers(lines):
+    """Of many answers most have the same."""
+    return http.client.parse_headers(io.BytesIO(lines))
+
+
 def send_many(address, requests, timeout=60, source=""):
     """Sends all requests, given as bytes, over one connection at once and reads their answers."""
     answers = []
@@ -116,7 +123,7 @@ def send_many(address, requests, timeout=60, source=""):
         with sock.makefile("rb") as stream:
             for _ in requests:
                 status = int(stream.readline().split()[1])
-                headers = http.client.parse_headers(stream)
+                headers = parse_headers(b"".join(iter(stream.readline, b"\r\n")) + b"\r\n")
                 answers.append(Response(status, headers,
                                         stream.read(int(headers["Content-Length"]))))
     return answers

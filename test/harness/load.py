@@ -20,7 +20,7 @@ class Load:
     order between them, or after `seconds`."""
 
     def __init__(self, daemon, directory, connections=128, seconds=30, skus=("demo",), qty=(1, 1),
-                 stop_after=2000, delay_ms=0, users=1_000_000_000):
+                 stop_after=300, delay_ms=0, users=1_000_000_000):
         self.prefix = Path(directory) / f"load-{time.monotonic_ns()}"
         self.seconds = seconds
         self.daemon = daemon
