@@ -154,12 +154,12 @@ def test_end_skips_what_has_happened(daemon):
     assert found["subject"] == order["order_id"]
 
 
-@pytest.mark.parametrize("query", [
-    "after=", "after=-1", "after=1x", "after=99999999999999999999", "after=End", "after=1.",
-    "after=.1", "after=1.1.1", "after=1.99999999999999999999", "after=1%00", "limit=0",
-    "limit=1001", "limit=x", "wait_s=31", "wait_s=-1", "wait_s=", "since=1", "after=1&after=2"])
-def test_bad_query_is_refused(daemon, query):
-    assert_problem(daemon.get(f"/events?{query}"), 400, "invalid_request")
+def test_bad_query_is_refused(daemon):
+    for query in ("after=", "after=-1", "after=1x", "after=99999999999999999999", "after=End",
+                  "after=1.", "after=.1", "after=1.1.1", "after=1.99999999999999999999",
+                  "after=1%00", "limit=0", "limit=1001", "limit=x", "wait_s=31", "wait_s=-1",
+                  "wait_s=", "since=1", "after=1&after=2"):
+        assert_problem(daemon.get(f"/events?{query}"), 400, "invalid_request")
 
 
 def test_cursor_that_is_too_old_is_told_the_oldest(daemon):
