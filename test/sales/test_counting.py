@@ -1,21 +1,24 @@
-"""A limit set in mid-sale counts each user's units: that takes long, and other sales go on."""
+"""A limit set in mid-sale counts each user's units: that may take long, and other sales go on."""
 
 import random
 import threading
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import count
 
-from harness.audit import audit_after_faults, audit_sale
+import pytest
+
+from harness.audit import answered, audit_after_faults, audit_sale
 from harness.client import assert_problem
 from harness.daemon import STEADY
 from harness.ledger import numbers
 from harness.processes import wait_until
-from harness.standstill import Elapsed, timed
+from harness.proxy import COMMIT
 
 FIRST = 1000  # id of the first order of fill
-MEANWHILE = 20  # of a client's thousand orders during a counting; one, if it waited for its end
+MEANWHILE = 20  # orders at each daemon during a counting
+PIECE = rb"UPDATE quota_count SET counted_to=\d"  # before its COMMIT
 
 
 def fill(daemon, orders, users, expiring=0):
@@ -50,53 +53,31 @@ def miscounted(ledger):
              - COALESCE((SELECT SUM(qty) FROM orders WHERE {holding}), 0)""")
 
 
-def order_on(daemon, prefix, over):
-    """Orders one after the other until over(); [(answer, its moment)]"""
-    answers = []
-    while not over():
-        response = daemon.order("other", user_id=f"{prefix}-{len(answers)}")
-        answers.append((response.answer, time.monotonic()))
-    return answers
+@contextmanager
+def counting_held(stack):
+    """Within it the counting waits for a row that we have inserted, time and again."""
+    with stack.ledger.transaction("INSERT INTO user_quota VALUES ('demo', 0, 'x', 0, 1, '')"):
+        yield
 
 
 def test_other_sales_do_not_notice(stack, spawn, load):
     """With the counting in one transaction they did: their orders waited in one batch with orders
     of the sale, as long as that took, and became outcome_unknown where the deadline came first."""
     pair = [spawn(stack) for _ in range(2)]
-    pair[0].reset("demo", 3_000_000, 20)
+    pair[0].reset("demo", 1_000_000, 20)
     pair[0].reset("other", 1_000_000, 20)
-    fill(pair[0], 120_000, 120_000)
-    loads = [load(daemon, connections=4, seconds=120, delay_ms=10, users=120_000)
-             for daemon in pair]
-    done = []
-    with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(order_on, pair[n], f"t{n}", lambda: done) for n in range(2)]
-        try:
-            time.sleep(0.5)
-            with Elapsed() as counting:
-                changed, change = timed(
-                    lambda: pair[0].admin("PATCH", "/admin/sale/demo", {"per_user_limit": 3}))
-                begun = time.monotonic()
-                wait_until(lambda: pair[1].order(user_id="probe").answer in ("201",
-                                                                             "409 limit_reached"),
-                           "the end of the counting", timeout=60)
-                ended = time.monotonic()
-            took, closed = change.running, counting.running
-            time.sleep(0.2)
-        finally:
-            done.append(True)  # or the pool waits for its clients for ever
-        answers = [one.result() for one in running]
-    answered = [set(one.stop().answers) for one in loads]
-    given = Counter(answer for one in answers for answer, _ in one)
-    meanwhile = [sum(begun < moment < ended for _, moment in one) for one in answers]
-    print(f"changed after {took:.2f} s, closed for {closed:.2f} s; the other sale:"
-          f" {given}, meanwhile {meanwhile}")
-    assert changed.status == 200 and changed.json()["counting"]
-    # On a busy machine all takes longer; one transaction kept them waiting as long as it took.
-    assert took < max(1, closed / 4)
-    assert set(given) == {"201"}
-    assert min(meanwhile) >= MEANWHILE
-    assert all("503 outcome_unknown" not in one for one in answered)
+    fill(pair[0], 8000, 8000)
+    loads = [load(daemon, connections=4, seconds=120, delay_ms=20, users=8000) for daemon in pair]
+    with counting_held(stack):
+        changed = pair[0].admin("PATCH", "/admin/sale/demo", {"per_user_limit": 3})
+        assert changed.status == 200 and changed.json()["counting"]
+        for n in range(MEANWHILE):
+            assert [daemon.order("other", f"u{n}").status for daemon in pair] == [201, 201]
+        assert is_counting(pair[1])
+    wait_until(lambda: pair[1].order(user_id="probe").answer in ("201", "409 limit_reached"),
+               "the end of the counting", timeout=60)
+    answers = [set(one.stop().answers) for one in loads]
+    assert all("503 outcome_unknown" not in one for one in answers), answers
     assert miscounted(stack.ledger) == 0
     audit_sale(stack, "demo", allow_dirty=True)
     audit_sale(stack, "other", allow_dirty=True)
@@ -109,17 +90,19 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
     one.order("other")
     one.reset("demo", 1_000_000, 20)
     first = one.order(key="first").json()["order_id"]
-    fill(one, 100_000, 50_000)
+    fill(one, 4000, 2000)
     one.stack.ledger.run("UPDATE stock_segment SET sold = sold + 1 WHERE segment ="
                          f" (SELECT segment FROM orders WHERE order_id = {first})")
-    assert one.change(per_user_limit=2)["counting"]
-    for daemon in pair:
-        assert_problem(daemon.order(), 503, "unavailable")
-        assert_problem(daemon.order(key="second"), 503, "unavailable")
-        repeat = daemon.order(key="first")
-        assert (repeat.status, repeat.json()["order_id"]) == (200, first)
-    assert other.change(paused=True)["counting"]
-    assert_problem(one.order(), 409, "sale_paused")
+    with counting_held(one.stack):
+        assert one.change(per_user_limit=2)["counting"]
+        for daemon in pair:
+            assert_problem(daemon.order(), 503, "unavailable")
+            assert_problem(daemon.order(key="second"), 503, "unavailable")
+            repeat = daemon.order(key="first")
+            assert (repeat.status, repeat.json()["order_id"]) == (200, first)
+        paused = answered(lambda: other.admin("PATCH", "/admin/sale/demo", {"paused": True}))
+        assert paused.json()["counting"]
+        assert_problem(one.order(), 409, "sale_paused")
     wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
     one.change(paused=False)
     assert other.order().status == 201
@@ -127,15 +110,28 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
     assert miscounted(one.stack.ledger) == 0
 
 
-def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
-    """Orders are cancelled and expire while they are counted, by one daemon and then another."""
-    pair = spawn(stack), spawn(stack)
-    one, other = pair
+@pytest.mark.long
+def test_counting_outlives_its_daemon_and_returned_orders(stack, proxies, spawn):
+    """Orders are cancelled and expire while they are counted, by one daemon and then another: the
+    first dies when it has counted a part of them."""
+    proxy = proxies(stack.ledger.port)
+    one = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    wait_until(lambda: one.metric("seckill_expiry_elected"), "its election")
+    other = spawn(stack)
     one.reset("demo", 1_000_000, 20)
-    fill(one, 100_000, 30_000, expiring=8_000)
-    picked = random.Random(12).sample(range(FIRST, FIRST + 90_000), 400)
-    assert one.change(per_user_limit=2)["counting"]
-    one.kill()
+    fill(one, 12_000, 4000, expiring=1000)
+    picked = random.Random(12).sample(range(FIRST, FIRST + 11_000), 200)
+    counted = []
+
+    def die(_):
+        counted.append(stack.ledger.number("SELECT counted_to FROM quota_count"))
+        one.kill()
+    proxy.once(PIECE, after=lambda _: proxy.once(
+        PIECE, after=lambda _: proxy.once(COMMIT, after=die)))
+    with suppress(ConnectionError):  # a slow call is answered, and its expiry worker goes on
+        one.change(per_user_limit=2)
+    wait_until(lambda: not one.running(), "its end")
+    assert FIRST < counted[0] < FIRST + 11_000
     with ThreadPoolExecutor(4) as pool:
         answers = Counter(pool.map(lambda order_id: other.cancel(order_id).answer, picked))
     assert set(answers) <= {"200", "503 unavailable"}, answers
@@ -143,7 +139,7 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
     one.start()
     ledger = one.stack.ledger
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
-               == 8_000, "the end of the orders that are due", timeout=60)
+               == 1000, "the end of the orders that are due", timeout=60, pause=0.1)
     assert miscounted(ledger) == 0
     assert one.order(user_id="new").status == 201
     audit_after_faults(other)
@@ -153,22 +149,29 @@ def test_orders_go_on_beside_a_flood_of_changes(stack, spawn):
     """The sale has a limit from the beginning, so none of them closes it."""
     daemon = spawn(stack, **STEADY)
     daemon.reset("demo", 100_000, 20, per_user_limit=5)
-    over = threading.Event()
+    over, changes = threading.Event(), []
 
     def change():
-        done = Counter()
         for n in count():
             limit = 5 + n % 4
-            done[daemon.admin("PATCH", "/admin/sale/demo", {"per_user_limit": limit}).status] += 1
+            changed = daemon.admin("PATCH", "/admin/sale/demo", {"per_user_limit": limit})
+            changes.append(changed.status)
             if over.is_set():
-                return done
+                return
 
     def buy(n):
-        return Counter(daemon.order(user_id=f"u{n}-{i}", key=f"k{i}" if n % 2 else None).status
-                       for i in range(40))
+        answers = Counter()
+        while answers.total() < 10 or changes.count(200) < 20:
+            i = answers.total()
+            order = daemon.order(user_id=f"u{n}-{i}", key=f"k{i}" if n % 2 else None)
+            answers[order.status] += 1
+        return answers
     with ThreadPoolExecutor(20) as pool:
         changers = [pool.submit(change) for _ in range(4)]
-        orders = sum(pool.map(buy, range(16)), Counter())
-        over.set()
-        changes = sum((changer.result() for changer in changers), Counter())
-    assert orders == {201: 640} and changes[200] >= 20, (orders, changes)
+        try:
+            orders = sum(pool.map(buy, range(16)), Counter())
+        finally:
+            over.set()
+        for changer in changers:
+            changer.result()
+    assert set(orders) == {201}, (orders, Counter(changes))

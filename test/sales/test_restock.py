@@ -84,7 +84,8 @@ def test_every_daemon_is_told_of_each_change_of_a_sale(stack, pair):
 
 def test_restocks_race_each_other_under_load(pair, load):
     pair[0].reset("demo", 300, 10)
-    loads = [load(daemon, connections=16, qty=(1, 3), stop_after=10**9) for daemon in pair]
+    loads = [load(daemon, connections=16, qty=(1, 3), delay_ms=20, stop_after=10**9)
+             for daemon in pair]
     with ThreadPoolExecutor(4) as pool:
         added = list(pool.map(lambda n: n * (pair[n % 2].add(n).status == 200), range(1, 25)))
     accepted = [order for one in loads for order in one.stop().accepted]
@@ -93,6 +94,7 @@ def test_restocks_race_each_other_under_load(pair, load):
     assert audit(pair[0], accepted=accepted, changed=True) == 300 + sum(added)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("when, how, done", [
     ("before", "lost", False), ("before", "sent", True), ("after", "sent", True)],
     ids=["before the commit", "commit on its way", "between commit and load"])
@@ -100,7 +102,7 @@ def test_kill_9_in_a_restock_under_load(stack, proxies, spawn, load, when, how, 
     proxy = proxies(stack.ledger.port)
     victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
     other.reset("demo", 500, 5)
-    running = load(other, connections=16, qty=(1, 3), stop_after=10**9, seconds=60)
+    running = load(other, connections=16, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=60)
 
     def die(link):
         victim.kill()
@@ -119,6 +121,7 @@ def test_kill_9_in_a_restock_under_load(stack, proxies, spawn, load, when, how, 
     assert audit_after_faults(other, accepted=accepted) == 600
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_commit_of_a_restock_lost(stack, proxies, spawn, lost):
     proxy = proxies(stack.ledger.port)

@@ -188,10 +188,10 @@ def test_orders_race_the_end_of_their_sale(pair):
         return False
 
     bought = 0
-    for round_no in range(1, 6):
+    for round_no in range(1, 4):
         assert pair[0].reset("demo", 1000, 4)["round"] == round_no
         with ThreadPoolExecutor(12) as pool:
-            buyers = [pool.submit(buy, n) for n in range(60)]
+            buyers = [pool.submit(buy, n) for n in range(40)]
             answers = Counter()
             while not answers["200"]:
                 answers[retire(pair[1]).answer] += 1
@@ -204,6 +204,7 @@ def test_orders_race_the_end_of_their_sale(pair):
     wait_until(lambda: keys_of(pair[0].stack) == [], "the end of the keys")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_commit_of_the_end_lost(stack, proxies, spawn, lost):
     proxy = proxies(stack.ledger.port)

@@ -12,6 +12,7 @@ from harness.daemon import HASTY, TOKEN
 from harness.processes import wait_until
 from harness.proxy import WRITE
 
+CALM = {"connections": 32, "seconds": 120, "delay_ms": 100}  # some hundred orders a second
 LATE = {"late_payment": "retake"}  # always shown
 ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
            "503 outcome_unknown", "503 overloaded"}
@@ -50,17 +51,15 @@ def test_times_are_kept_to_the_millisecond_and_without_a_fraction(daemon):
     assert stock["ends_at"] == "2036-11-20T21:30:00.500Z"
 
 
-@pytest.mark.parametrize("given, shown", [
-    ("2036-11-21T05:30:00+08:00", "2036-11-20T21:30:00.000Z"),
-    ("2036-11-20T16:30:00.25-05:00", "2036-11-20T21:30:00.250Z"),
-    ("2036-11-20t21:30:00.123456789z", "2036-11-20T21:30:00.123Z"),
-    ("2036-12-31T18:59:60.9-05:00", "2037-01-01T00:00:00.000Z"),
-    ("1999-12-31T23:00:00-01:00", "2000-01-01T00:00:00.000Z"),
-])
-def test_times_of_any_offset_are_shown_in_utc(daemon, given, shown):
-    assert daemon.reset("demo", 10, 2, starts_at=given)["starts_at"] == shown
-    assert daemon.change(starts_at=None, ends_at=given)["ends_at"] == shown
-    assert daemon.stock()["ends_at"] == shown
+def test_times_of_any_offset_are_shown_in_utc(daemon):
+    for given, shown in (("2036-11-21T05:30:00+08:00", "2036-11-20T21:30:00.000Z"),
+                         ("2036-11-20T16:30:00.25-05:00", "2036-11-20T21:30:00.250Z"),
+                         ("2036-11-20t21:30:00.123456789z", "2036-11-20T21:30:00.123Z"),
+                         ("2036-12-31T18:59:60.9-05:00", "2037-01-01T00:00:00.000Z"),
+                         ("1999-12-31T23:00:00-01:00", "2000-01-01T00:00:00.000Z")):
+        assert daemon.reset("demo", 10, 2, starts_at=given)["starts_at"] == shown
+        assert daemon.change(starts_at=None, ends_at=given)["ends_at"] == shown
+        assert daemon.stock()["ends_at"] == shown
 
 
 def test_sale_opens_at_the_moment_whatever_its_offset(daemon):
@@ -82,6 +81,7 @@ def test_repeated_reset_may_spell_its_time_otherwise(daemon):
         assert (answer.status, answer.json()["round"]) == (200, 1)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("key", [None, "k"])
 def test_closed_sale_refuses_and_says_until_when(pair, key):
     later, past = from_now(90), from_now(-90)
@@ -179,12 +179,13 @@ def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxie
     audit_after_faults(other)
 
 
+@pytest.mark.long
 def test_sale_that_opens_and_closes_in_mid_load(stack, spawn, load):
     """With a daemon that dies while it is open: every order lies in the window."""
     pair = spawn(stack), spawn(stack)
     steady, victim = pair
     steady.reset("demo", 1_000_000, 20, starts_at=from_now(600))
-    loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
+    loads = [load(daemon, **CALM) for daemon in pair]
 
     def wait_for(outcome, daemon):
         wait_until(lambda: daemon.metric(f'seckill_orders_total{{outcome="{outcome}"}}') > 0,
@@ -197,7 +198,7 @@ def test_sale_that_opens_and_closes_in_mid_load(stack, spawn, load):
     victim.kill()
     loads[1].stop()
     victim.start()
-    loads.append(load(victim, connections=32, seconds=60))
+    loads.append(load(victim, **CALM))
     wait_for("accepted", victim)
     for seconds in (1, 4, 16):  # a slow machine makes the change only when such an end is over
         ends = from_now(seconds)
@@ -223,13 +224,14 @@ def wait_for_sales(daemon):
     wait_until(lambda: orders_in_ledger(daemon) > before + 10, "orders")
 
 
+@pytest.mark.long
 def test_changes_in_mid_load_are_exact(stack, spawn, load):
     """Pause, resume and an end set to now, while both sell and one of them dies in between: after
     the answer to each no order comes that it forbids."""
     pair = spawn(stack), spawn(stack)
     steady, victim = pair
     steady.reset("demo", 2_000_000, 20)
-    loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
+    loads = [load(daemon, **CALM) for daemon in pair]
     for stop, go in (({"paused": True}, {"paused": False}),
                      ({"ends_at": from_now(0)}, {"ends_at": None}),
                      ({"starts_at": from_now(600)}, {"starts_at": None})):
@@ -244,7 +246,7 @@ def test_changes_in_mid_load_are_exact(stack, spawn, load):
         victim.kill()
         loads[-1].stop()
         victim.start()
-        loads.append(load(victim, connections=32, seconds=60))
+        loads.append(load(victim, **CALM))
     loads[-1].wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert all(set(one.answers) <= ANSWERS for one in loads)
