@@ -160,6 +160,7 @@ def calls_of_all_classes(daemon, orders):
     }
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("which", ["redis_server", "maria_server"])
 def test_every_class_has_its_bound_while_a_server_stands_still(private_stack, spawn, which):
     """However long that is, and although their workers wait for it for longer."""

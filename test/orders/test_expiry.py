@@ -155,6 +155,7 @@ def test_clock_that_is_set_back_loses_no_order(stack, proxies, spawn):
     assert audit_after_faults(daemon) == 0
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_another_daemon_takes_over(stack, spawn, how):
     pair = spawn(stack), spawn(stack)
@@ -175,6 +176,7 @@ def test_another_daemon_takes_over(stack, spawn, how):
     assert audit_after_faults(second) == 0
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("how", ["refuse", "hold"])
 def test_daemon_cut_off_from_the_ledger_leaves_its_office(stack, proxies, spawn, how):
     """The daemon still reaches Redis, and would keep the lock for ever."""
@@ -218,6 +220,7 @@ def settle(daemon):
                "expiry of all that is unpaid", timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["kill", "flush", "reset"])
 def test_units_go_round_under_load(stack, spawn, load, fault):
     """Sold, expired, sold again, by two daemons; the one that expires orders is killed, or Redis
@@ -225,23 +228,23 @@ def test_units_go_round_under_load(stack, spawn, load, fault):
     pair = spawn(stack), spawn(stack)
     sale(pair[0], 400, 10, 1)
     first, second = elected_of(pair)
-    loads = [load(daemon, connections=8, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=60)
+    loads = [load(daemon, connections=4, qty=(1, 3), delay_ms=50, stop_after=10**9, seconds=60)
              for daemon in pair]
     paid, seen = {}, 0
-    for turn in range(60):
-        time.sleep(0.05)
-        orders = loads[1].accepted if second is pair[1] else loads[0].accepted
-        for order_id, _ in orders[seen:seen + 2]:
+    for turn in range(24):
+        time.sleep(0.1)
+        orders = loads[pair.index(second)].accepted[seen:]
+        seen += len(orders)
+        for order_id, _ in orders[-2:]:
             paid[order_id] = second.pay(order_id).status
-        for order_id, _ in orders[seen + 2:seen + 4]:
+        for order_id, _ in orders[-4:-2]:
             wait_until(lambda order_id=order_id: second.cancel(order_id).status in (200, 409),
                        "a cancel, for which a slow machine may have too little time")
-        seen = len(orders)
-        if turn == 25 and fault == "kill":
+        if turn == 10 and fault == "kill":
             first.kill()
-        elif turn == 25 and fault == "flush":
+        elif turn == 10 and fault == "flush":
             stack.redis("FLUSHALL")
-        elif turn == 25:
+        elif turn == 10:
             sale(second, 500, 7, 1)
     accepted = [order for one in loads for order in one.stop().accepted]
     total = second.stock()["total"]
@@ -273,21 +276,22 @@ def test_user_may_buy_again_what_was_not_paid(pair):
     assert audit(other) == 0
 
 
+@pytest.mark.long
 def test_stops_at_once_while_it_expires(stack, spawn):
     daemon = spawn(stack)
-    sale(daemon, 20_000, 20, 600)
+    sale(daemon, 8000, 20, 600)
     wait_until(lambda: ELECTED in daemon.log(), "its election")
     stack.ledger.run(
         "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)"
         " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01'"
-        f" FROM {numbers(20_000)};"
+        f" FROM {numbers(8000)};"
         " INSERT INTO order_key(user_id, idempotency_key, order_id)"
-        f" SELECT 'u', CONCAT('#', seq), seq FROM {numbers(20_000)};"
-        " UPDATE stock_segment SET sold = 1000;"
-        " INSERT INTO order_expiry VALUES ('2020-01-01', 1, 20000)")
+        f" SELECT 'u', CONCAT('#', seq), seq FROM {numbers(8000)};"
+        " UPDATE stock_segment SET sold = 400;"
+        " INSERT INTO order_expiry VALUES ('2020-01-01', 1, 8000)")
     wait_until(lambda: expired_by(daemon) > 0, "the first to expire")
     daemon.stop()
     daemon.start()
     settle(daemon)
-    assert statuses(stack.ledger) == {"expired": (20_000, 20_000)}
+    assert statuses(stack.ledger) == {"expired": (8000, 8000)}
     assert audit_after_faults(daemon) == 0

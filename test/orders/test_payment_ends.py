@@ -14,7 +14,7 @@ from harness.feed import Feed, assert_feed_is_the_ledger, published
 from harness.processes import wait_until
 from test_payments import expired, payments, refused, state_of
 
-CROWD = int(os.environ.get("CROWD", "400"))
+CROWD = int(os.environ.get("CROWD", "60"))
 PAY_WITHIN_S = 600
 
 
@@ -256,6 +256,7 @@ def test_expired_order_is_cancelled_after_its_round_and_its_sale(daemon):
         assert daemon.cancel(other["order_id"]).json() == {**other, "status": "cancelled"}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("strategy", ["segment_lock", "database"])
 def test_late_payment_or_cancel_has_each_order(stack, spawn, strategy):
     """CROWD expired orders are cancelled and paid at the same time: each is either."""

@@ -15,6 +15,8 @@ import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from harness.audit import audit_after_faults, sell_out_after_faults
 from harness.client import send
 from harness.clock import TEST_SECONDS_MAX
@@ -202,6 +204,7 @@ def race(stack, pair, number, seed):
     return conclude(one, stack, number, first_round), one.answers
 
 
+@pytest.mark.long
 def test_every_payment_told_is_in_one_state(private_stack, spawn):
     signal.alarm(TEST_SECONDS_MAX + RACES // 5)
     pair = spawn(private_stack), spawn(private_stack)

@@ -2,7 +2,7 @@
 which are killed by turns: each order has one end, nobody passes the limit, and afterwards the sale
 sells to its last unit.
 
-`RACES=10000` sets for how many orders there is a race (200); `RACES_SEED=7` seeds the random
+`RACES=10000` sets for how many orders there is a race (100); `RACES_SEED=7` seeds the random
 numbers. Times still depend on the machine, so a seed does not repeat a race exactly."""
 
 import os
@@ -13,15 +13,17 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from harness.audit import audit_after_faults, sell_out_after_faults, statuses
 from harness.clock import TEST_SECONDS_MAX
 from harness.processes import HarnessError, wait_until
 from test_races import CLIENTS, SEED, Order, Race, check, reset
 
-RACES = int(os.environ.get("RACES", "200"))
-TOTAL, SEGMENTS = 60, 6
-USERS, LIMIT = 12, 8  # together they may have more than there is
-LATER_ORDERS = 30     # for units that come back
+RACES = int(os.environ.get("RACES", "100"))
+TOTAL, SEGMENTS = 30, 3
+USERS, LIMIT = 8, 6  # together they may have more than there is
+LATER_ORDERS = 15     # for units that come back
 KILL_EVERY, RESET_EVERY = 3, 4
 PAST = "2020-01-01"
 SETTINGS = {"total": TOTAL, "segments": SEGMENTS, "pay_within_s": 3600, "per_user_limit": LIMIT}
@@ -166,6 +168,7 @@ def conclude(one, number, first_round):
     return Counter(ends[order.order_id] for order in one.orders)
 
 
+@pytest.mark.long
 def test_units_that_many_race_for_are_sold_once_and_to_the_last(stack, spawn):
     signal.alarm(TEST_SECONDS_MAX + RACES // 10)
     pair = spawn(stack), spawn(stack)

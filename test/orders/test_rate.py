@@ -131,6 +131,7 @@ def test_repeat_of_an_accepted_order_is_answered_with_it(stack, spawn):
     assert_problem(daemon.order(key="k1", qty=2), 422, "idempotency_key_reused")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("strategy", ["segment_lock", "database"])
 def test_limit_that_redis_cannot_tell_lets_nobody_through(stack, spawn, strategy):
     daemon = spawn(stack, rate_user_per_min=SLOW, rate_user_burst=2, strategy=strategy)
@@ -142,6 +143,7 @@ def test_limit_that_redis_cannot_tell_lets_nobody_through(stack, spawn, strategy
     assert audit_after_faults(daemon) == 1
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("strategy", ["segment_lock", "database"])
 def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn, strategy):
     daemon = spawn(private_stack, rate_user_per_min=SLOW, rate_user_burst=2, strategy=strategy)
@@ -201,6 +203,7 @@ def test_order_that_is_tried_again_is_counted_once(stack, spawn):
     assert statuses == {201: 30, 429: 30}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("strategy", ["single_lock", "atomic", "optimistic", "database"])
 def test_limit_holds_whatever_the_strategy(stack, spawn, strategy):
     daemon = spawn(stack, strategy=strategy, rate_user_per_min=SLOW, rate_user_burst=5)
