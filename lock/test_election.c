@@ -277,19 +277,18 @@ static void *proclaim_thread(void *argument)
     return NULL;
 }
 
-/* Renewals of the watchdog, which on Redis repeat the value, bring no older one back. */
-static void test_values_come_in_order(void **state)
+/* Returns the greatest value that was seen while a leader proclaimed one after the other. */
+static int look_at_values(void)
 {
-    (void)state;
     struct proclaimer proclaimer = {.stop = false};
-    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = kind, .lease_ms = 1000);
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = kind, .lease_ms = 300);
     do
         assert_null(proclaimer.hold);
     while (seclock_campaign(mine, &wanted, "0", &proclaimer.hold) == SECLOCK_FAILED);
     assert_non_null(proclaimer.hold);
     assert_int_equal(pthread_create(&proclaimer.thread, NULL, proclaim_thread, &proclaimer), 0);
     int seen = 0;
-    for (int64_t end_ms = now_ms() + 2500; now_ms() < end_ms;) {
+    for (int64_t end_ms = now_ms() + 400; now_ms() < end_ms;) {
         struct seclock_leader leader = leader_of(other);
         if (leader.led) {
             assert_true(atoi(leader.value) >= seen);
@@ -298,9 +297,18 @@ static void test_values_come_in_order(void **state)
     }
     proclaimer.stop = true;
     pthread_join(proclaimer.thread, NULL);
-    assert_true(seen > 1);
     seclock_release(proclaimer.hold); /* a slow machine may have lost it */
     seclock_free(&proclaimer.hold);
+    return seen;
+}
+
+/* Renewals of the watchdog, which on Redis repeat the value, bring no older one back: a short lease
+ * has several of them. A slow machine may lose it too soon. */
+static void test_values_come_in_order(void **state)
+{
+    (void)state;
+    while (look_at_values() <= 1)
+        ;
 }
 
 /* ---- to observe ---- */
