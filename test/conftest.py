@@ -179,7 +179,7 @@ def shared_etcd():
 @pytest.fixture
 def etcd(shared_etcd):
     """The shared etcd, emptied."""
-    shared_etcd.ctl("del", "--prefix", "/")
+    shared_etcd.clear()
     return shared_etcd
 
 

@@ -1,5 +1,6 @@
 """Ledgers of several servers: a primary with a semi-synchronous replica, and a Galera cluster."""
 
+import functools
 import os
 import shutil
 import signal
@@ -52,9 +53,11 @@ class Node(Server):
         return rows[0][1] if rows else None
 
 
-def prepare_data(directory):
-    """A data folder with the system tables and an account of ours, without a password."""
-    directory.mkdir()
+@functools.cache
+def prepared_data():
+    """A data folder with the system tables and an account of ours, without a password. It stays
+    until servers_in_memory() ends."""
+    directory = Path(server_folder())
     server = MariaServer(directory)
     try:
         server.start()
@@ -78,7 +81,7 @@ class Nodes:
     def __enter__(self):
         self.directory = server_folder()
         try:
-            self.up(prepare_data(Path(self.directory, "prepared")))
+            self.up(prepared_data())
         except BaseException:
             self.__exit__()
             raise
@@ -230,9 +233,11 @@ case "$*" in
 esac
 """
 
+    founded = None  # the data folder of a cluster that exists, for all of this process
+
     def up(self, data):
         self.ports = [free_port() for _ in range(3)]
-        data = self.found(data)
+        GaleraTrio.founded = data = self.founded or self.found(data)
         state = dict(line.split(":") for line in (data / "grastate.dat").read_text().splitlines()
                      if ":" in line)
         position = f"{state['uuid'].strip()}:{state['seqno'].strip()}"
@@ -266,17 +271,17 @@ esac
     def found(self, data):
         """Founds the cluster on one node and stops it in order: its data folder, which says how far
         the cluster has come, is what every node begins with."""
-        (data / "grastate.dat").write_text(
+        founder = self.make("founder", 1, data)
+        (founder.directory / "data" / "grastate.dat").write_text(
             "# GALERA saved state\nversion: 2.1\nuuid:    5ec11110-0000-11ee-8000-000000000001\n"
             "seqno:   0\nsafe_to_bootstrap: 1\n", encoding="ascii")
-        founder = self.make("founder", 1, data)
         self.begin(founder)
         founder.run("CREATE DATABASE seckill CHARACTER SET utf8mb4")
         founder.signal(signal.SIGTERM)
         founder.process.wait(JOIN_SECONDS)
         for name in ("gvwstate.dat", "galera.cache"):
             (founder.directory / "data" / name).unlink(missing_ok=True)
-        return founder.directory / "data"
+        return Path(shutil.move(founder.directory / "data", server_folder()))
 
     def begin(self, node):
         """Starts the first node of the cluster."""

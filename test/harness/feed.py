@@ -93,6 +93,7 @@ class Follower(Feed):
                     self.ended.wait(0.2)
                 else:
                     self.read(wait_s=1)
+                    self.ended.wait(0.05)
             except HarnessError as error:
                 self.error = "503" not in str(error) and error
             except (OSError, http.client.HTTPException):

@@ -72,11 +72,17 @@ class Ledger:
         self.run(f"DROP DATABASE IF EXISTS `{self.database}`; CREATE DATABASE `{self.database}`"
                  f" CHARACTER SET utf8mb4; USE `{self.database}`; {statements}", database="")
 
-    def changes_of_tables(self):
-        """How often anybody has made, altered or dropped something on this server."""
-        return sum(int(count) for _, count in self.run(
-            "SHOW GLOBAL STATUS WHERE Variable_name RLIKE '^Com_(create|alter|drop|rename)_'",
-            database=""))
+    def changes(self):
+        """How often anybody has changed tables on this server, and may have changed rows."""
+        tables, rows = 0, 0
+        for name, count in self.run(
+                "SHOW GLOBAL STATUS WHERE Variable_name RLIKE '^Com_(create|alter|drop|rename|"
+                "insert|update|delete|replace|load|truncate|call|stmt_execute)'", database=""):
+            if name.startswith(("Com_create", "Com_alter", "Com_drop", "Com_rename")):
+                tables += int(count)
+            else:
+                rows += int(count)
+        return tables, rows
 
     def answers(self):
         try:

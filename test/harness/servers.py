@@ -272,6 +272,13 @@ class Etcd(OwnServer):
         except OSError:
             return False
 
+    def clear(self):
+        """Deletes all keys."""
+        body = b'{"key":"AA==","range_end":"AA=="}'  # from the first key to the last
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v3/kv/deleterange", body,
+                                    timeout=30) as reply:
+            reply.read()
+
     def ctl(self, *words):
         """Runs etcdctl; returns its output."""
         done = subprocess.run(["etcdctl", f"--endpoints=127.0.0.1:{self.port}", *words],
