@@ -14,10 +14,12 @@
  *   read STORE NAME · swap STORE NAME VERSION TEXT   STORE: 0 Redis, 1 MySQL
  *   add STORE NAME                                   seclock_value_update: a number one greater
  *   stats */
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "lock/seclock_value.h"
@@ -434,6 +436,7 @@ int main(int argc, char **argv)
         SECLOCK_OPTIONS(.servers = servers, .prefix = option("prefix", NULL),
                         .lease_ms = number("lease"), .timeout_ms = number("timeout"),
                         .poll_ms = number("poll"), .outage_ms = number("outage"));
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* who commands it may be killed */
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (seclock_open(&options, &client) != SECLOCK_OK) {
         fprintf(stderr, "lock_driver: %s\n", seclock_error());

@@ -6,11 +6,30 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from harness.processes import BUILD, send_signal, wait_until
 
 SECLOCK = BUILD / "seclock"
 DRIVER, LOOP_DRIVER = BUILD / "test/lock_driver", BUILD / "test/lock_driver_loop"
 HISTORY, LOOP_HISTORY = BUILD / "test/lock_history", BUILD / "test/lock_history_loop"
+
+
+# A loop takes the steps of a server's kinds in one way: these are one or two for each way.
+LOOP_KINDS = ("simple", "timestamp", "fair", "table", "queue", "etcd")
+
+
+def each_kind(kinds, keep=3):
+    """Marks a test of each of these kinds in the form that waits, and of LOOP_KINDS in that for
+    event loops. The test is long but for the first kinds, which shall be of different servers."""
+    cases = [*((DRIVER, kind) for kind in kinds),
+             *((LOOP_DRIVER, kind) for kind in kinds if kind in LOOP_KINDS)]
+    names = [f"{'waits' if program is DRIVER else 'loop'}-{kind}" for program, kind in cases]
+
+    def mark(test):
+        return pytest.mark.long(keep=keep)(
+            pytest.mark.parametrize("form, kind", cases, indirect=["form"], ids=names)(test))
+    return mark
 
 
 def driver_words(words, options):
@@ -22,11 +41,11 @@ class Driver:
     """Context manager: a process that holds locks as it is told. Answers are dicts."""
 
     program = DRIVER  # or LOOP_DRIVER
+    defaults = {}  # options
 
     def __init__(self, *servers, **options):
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", str(self.program),
-             *driver_words(servers, options)],
+            [self.program, *driver_words(servers, {**self.defaults, **options})],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def __enter__(self):

@@ -24,6 +24,7 @@ def run_python(installed, source, *arguments):
                      LD_PRELOAD=":".join(preload), ASAN_OPTIONS="detect_leaks=0").stdout
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("standard", ("c++17", "c++20"))
 def test_cplusplus_example_runs(standard, flags, installed, stack, tmp_path):
     program = tmp_path / "example"
@@ -66,6 +67,7 @@ int main(int, char **argv)
 """
 
 
+@pytest.mark.long
 def test_cplusplus_holds_end_with_their_scope(flags, installed, stack, tmp_path):
     source, program = tmp_path / "scope.cpp", tmp_path / "scope"
     source.write_text(CPLUSPLUS)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.engines_cluster import RedisCluster
-from locks import Driver, seconds_since, settled
+from locks import Driver, each_kind, seconds_since, settled
 
 POLL_MS = 120_000  # a waiter that no message wakes tries after 96 s at the earliest
 WOKEN_S = 60  # so one that tries within this time was woken; more, a machine may stand still
@@ -96,7 +96,7 @@ def passed_on(cluster):
                for node in cluster.alive())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS, keep=1)
 def test_message_reaches_the_owner_alone(calm, kind):
     masters = calm.masters()
     with Contest(calm) as contest:
@@ -153,6 +153,7 @@ def test_slots_move_while_waiters_wait(calm):
     assert passed_on(calm) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True], ids=["failed over", "killed"])
 def test_owner_is_failed_over_while_waiters_wait(cluster, killed):
     """A failover keeps the clients' connections to the old owner, a death does not."""
@@ -177,7 +178,7 @@ def test_owner_is_failed_over_while_waiters_wait(cluster, killed):
     assert passed_on(cluster) == 0
 
 
-@pytest.mark.parametrize("kind", ("simple", "timestamp", "fair"))
+@each_kind(["simple", "timestamp", "fair"], keep=0)
 def test_older_cluster_passes_messages_on(kind):
     """Its servers know no sharded channels, so they pass a message on to all nodes."""
     with RedisCluster(replicas=0, options=OLDER) as cluster, Contest(cluster) as contest:

@@ -11,13 +11,14 @@ import pytest
 from harness.clock import Clock
 from harness.processes import wait_until
 from harness.servers import Etcd, RedisAlone, ZooKeeper
-from locks import Driver, run_seclock, settled
+from locks import Driver, each_kind, run_seclock, settled
 
 NUMBERS = itertools.count()
 LEASE_MS, POLL_MS = 800, 200
 PATIENCE_MS = 60000
+TERMS = 12  # of a crowd, of which a third ends with the leader's death
 REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write")
-KINDS = (*REDIS_KINDS, "table", "queue", "etcd")
+KINDS = ("simple", "table", "queue", "etcd", *REDIS_KINDS[1:])
 
 
 pytestmark = pytest.mark.usefixtures("form")
@@ -72,13 +73,14 @@ def observed(driver, kind, value, name="n"):
     return seen
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS)
 def test_leader_is_killed(voters, kind):
     observer, leader, *others = voters(4)
     terms = [campaign(leader, kind, "0")]
     observed(observer, kind, "0")
     for number, candidate in enumerate(others, 1):
-        candidate.send("campaign", 1, kind, "n", number, f"wait={PATIENCE_MS}", "lease=20000")
+        lease = 20000 if candidate is others[-1] else 2 * LEASE_MS  # the last one is not killed
+        candidate.send("campaign", 1, kind, "n", number, f"wait={PATIENCE_MS}", f"lease={lease}")
         time.sleep(LEASE_MS / 4000)  # so that the candidate waits, most often
         leader.kill()
         answer = candidate.read()
@@ -91,7 +93,7 @@ def test_leader_is_killed(voters, kind):
     assert observed(observer, kind, "")[-1]["led"] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS)
 def test_leader_is_stopped_past_its_lease(voters, kind):
     observer, leader, candidate = voters(3)
     old = campaign(leader, kind, "old")
@@ -110,7 +112,7 @@ def test_leader_is_stopped_past_its_lease(voters, kind):
     observed(observer, kind, "newer")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS)
 def test_tool_shows_what_a_leader_proclaims(voters, url, prefix, kind):
     leader, = voters(1)
     assert settled(leader, "acquire", 1, kind, "n", "lease=20000")["result"] == "ok"
@@ -124,13 +126,18 @@ def test_tool_shows_what_a_leader_proclaims(voters, url, prefix, kind):
 
 
 class Candidate(threading.Thread):
-    """Leads again and again, until its end or until it is told to die in its term."""
+    """Leads again and again, and at times dies in its term, until the crowd has led enough."""
 
-    def __init__(self, number, voter, kind, until):
+    def __init__(self, number, voter, kind, crowd):
         super().__init__()
-        self.number, self.voter, self.kind, self.until = number, voter, kind, until
+        self.number, self.voter, self.kind, self.crowd = number, voter, kind, crowd
+        self.until = time.monotonic() + 60
         self.accepted = []  # (term, value)
         self.error = None
+
+    def goes_on(self):
+        terms = {term for candidate in self.crowd for term, _ in list(candidate.accepted)}
+        return len(terms) < TERMS and time.monotonic() < self.until
 
     def lead(self, driver, turn):
         value = f"{self.number}-{turn}"
@@ -152,20 +159,22 @@ class Candidate(threading.Thread):
     def run(self):
         try:
             turn = 0
-            while time.monotonic() < self.until:
+            while self.goes_on():
                 with self.voter() as driver:
-                    while time.monotonic() < self.until and driver.process.poll() is None:
+                    while self.goes_on() and driver.process.poll() is None:
                         turn += 1
                         self.lead(driver, turn)
+                        time.sleep(random.uniform(0, 0.05))
         except BaseException as error:  # pylint: disable=broad-except
             self.error = error
 
 
-@pytest.mark.parametrize("kind", ["simple", "timestamp", "fair", "table", "queue", "etcd"])
+@each_kind(["simple", "table", "timestamp", "fair", "queue", "etcd"], keep=2)
 def test_term_has_one_leader(voters, voter, kind):
     """Whoever dies when: a term is of one process, and observers see terms in their order."""
     observer = voters(1)[0]
-    crowd = [Candidate(number, voter, kind, time.monotonic() + 8) for number in range(4)]
+    crowd = []
+    crowd += [Candidate(number, voter, kind, crowd) for number in range(4)]
     for candidate in crowd:
         candidate.start()
     news = []
@@ -203,7 +212,7 @@ def shifted_leader(voter, monkeypatch, clock):
         return voter(lease=20000)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS)
 def test_leader_whose_host_slept(voters, voter, kind, tmp_path, monkeypatch):
     """Its clock says that the lease is over: it leads no longer, whoever else does."""
     observer, candidate = voters(2)
@@ -222,7 +231,7 @@ def test_leader_whose_host_slept(voters, voter, kind, tmp_path, monkeypatch):
         observed(observer, kind, "next")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind(KINDS)
 def test_wall_clock_of_a_leader_counts_for_nothing(voters, voter, kind, tmp_path, monkeypatch):
     observer, candidate = voters(2)
     clock = Clock(tmp_path / "clock")
@@ -322,11 +331,13 @@ def test_leader_survives_a_restart_of_redis():
             assert_leads_on(leader, server, terms)
 
 
+@pytest.mark.long
 def test_leader_survives_a_restart_of_mysql(private_stack):
     for leader, terms in restart(private_stack.maria_server, ("table",)):
         assert_leads_on(leader, private_stack.maria_server, terms)
 
 
+@pytest.mark.long(keep=1)
 def test_leader_survives_a_restart_of_etcd():
     if not Etcd.PROGRAM:
         pytest.skip("no etcd is installed")
@@ -335,6 +346,7 @@ def test_leader_survives_a_restart_of_etcd():
             assert_leads_on(leader, server, terms)
 
 
+@pytest.mark.long
 def test_leader_survives_a_restart_of_zookeeper():
     """The candidate that asks meanwhile may wait for a session."""
     if not ZooKeeper.PROGRAM.exists():
@@ -360,7 +372,7 @@ def test_redis_that_forgot_its_leader_has_a_later_one():
             assert (seen["term"], seen["value"]) == (new, "new")
 
 
-@pytest.mark.parametrize("kind", ["simple", "table"])
+@each_kind(["simple", "table"], keep=1)
 def test_leader_that_redis_keeps_for_long_is_still_seen(voters, kind):
     """Its renewals keep its value as long as its lock, and nothing keeps it longer."""
     observer, leader = voters(2)

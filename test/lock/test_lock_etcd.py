@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from harness.engines_sentinel import Certificates
 from harness.processes import send_signal, wait_until
 from harness.proxy import FaultProxy
 from harness.servers import Etcd
@@ -128,6 +129,7 @@ def test_waiter_keeps_its_place_however_seldom_it_polls(etcd):
             assert waiter.read()["result"] == "ok"
 
 
+@pytest.mark.long
 def test_fifty_waiters_come_in_order(etcd):
     with ExitStack() as running:
         holder, *waiters = (running.enter_context(Driver(etcd.url, lease=30000))
@@ -158,6 +160,7 @@ def allow_only_users(server):
     server.ctl("auth", "enable")
 
 
+@pytest.mark.long
 def test_user_logs_in_and_again_when_the_token_has_expired():
     with Etcd(auth_token_ttl=2) as server:
         allow_only_users(server)
@@ -188,9 +191,9 @@ def certificates(tmp_path_factory):
 
     def openssl(*words):
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
+    openssl("req", "-x509", *Certificates.NEW_KEY, "-days", "2", "-subj", "/CN=authority",
             "-keyout", "ca.key", "-out", "ca.pem")
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=etcd", "-keyout", "server.key",
+    openssl("req", *Certificates.NEW_KEY, "-subj", "/CN=etcd", "-keyout", "server.key",
             "-out", "server.csr")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n", encoding="ascii")
     openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
@@ -282,6 +285,7 @@ def leader_of(members):
     return None
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_leader_is_lost(cluster, how):
     """Holds go on, and so does whoever waits; fences grow."""
@@ -304,6 +308,7 @@ def test_leader_is_lost(cluster, how):
             assert settled(waiter, "release", 1)["result"] == "ok"
 
 
+@pytest.mark.long
 def test_majority_is_lost(cluster):
     """Nobody can have the lock, and the holder loses its hold in time."""
     url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in cluster)

@@ -9,10 +9,12 @@ import pytest
 from harness.processes import wait_until
 from harness.proxy import Link
 from harness.standstill import Elapsed
-from locks import Driver, settled
+from locks import Driver, each_kind, settled
 
 HASHES = ("reentrant", "fair", "read-write")
-REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
+# What is sent for a spin lock is what is sent for a simple one.
+REDIS_KINDS = ("simple", "timestamp", *HASHES, "semaphore", "permit")
+KINDS = ("simple", "table", "etcd", *REDIS_KINDS[1:])  # a test in short has one of each server
 # A driver's commands for changes, besides EVAL and EVALSHA.
 SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock",
         "etcd": rb"/v3/kv/(txn|deleterange)"}
@@ -100,7 +102,7 @@ def assert_free(near, kind, name="n"):
     assert near("release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_answer_to_acquire_is_lost(near, far, proxy, kind):
     trap = lose_answer(proxy, kind)
     answer = far.acquire(kind, "n", **options(kind))
@@ -113,7 +115,7 @@ def test_answer_to_acquire_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+@each_kind([kind for kind in KINDS if kind != "etcd"], keep=2)
 def test_answers_to_two_tries_are_lost(near, far_url, proxy, kind):
     """The lease counts from the request that is answered, here as well as at the server."""
     def lose_late(link):
@@ -160,7 +162,7 @@ def late_answer(proxy, kind):
     return LateSendings(proxy, sent, 2, [proxy.once(sent, after=lambda _: time.sleep(1.1))])
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
+@each_kind(["simple", "table", "etcd", "fair"])
 def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind):
     """It must not take the lock from the next try of the same caller, which has it by then."""
     assert_free(near, kind)  # from now on a table has its row
@@ -173,7 +175,7 @@ def test_release_of_a_late_acquisition_comes_later_still(near, far, proxy, kind)
     assert far("release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
+@each_kind(["simple", "table", "etcd", "fair"])
 def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, kind):
     assert_free(near, kind)
     late = late_answer(proxy, kind)
@@ -184,7 +186,7 @@ def test_late_acquisition_that_is_not_given_back_is_unknown(near, far, proxy, ki
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["simple", "timestamp", "table", "etcd"])
+@each_kind(["simple", "table", "etcd", "timestamp"])
 def test_acquisition_is_in_doubt_though_its_repeat_certainly_failed(near, far, proxy, kind):
     """The first sending has taken the lock, and the second finds no server."""
     assert_free(near, kind)
@@ -198,7 +200,7 @@ def test_acquisition_is_in_doubt_though_its_repeat_certainly_failed(near, far, p
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["simple", "table"])
+@each_kind(["simple", "table"], keep=2)
 def test_fence_of_a_hold_in_doubt_is_that_of_its_last_try(near, far_url, proxy, kind):
     """The first try is answered after its lease, and given back; the second is not answered."""
     sent = SENT.get(kind, rb"EVAL")
@@ -216,7 +218,7 @@ def test_fence_of_a_hold_in_doubt_is_that_of_its_last_try(near, far_url, proxy, 
         assert settled(far, "release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", [*HASHES, "table"])
+@each_kind(["table", "fair", "reentrant", "read-write"], keep=2)
 def test_answer_to_reentry_is_lost(near, far, proxy, kind):
     first = far.acquire(kind, "n", hold=1)
     trap = lose_answer(proxy, kind)
@@ -231,7 +233,7 @@ def test_answer_to_reentry_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_answer_to_renew_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", lease=20000, **options(kind))
     trap = lose_answer(proxy, kind)
@@ -244,7 +246,7 @@ def test_answer_to_renew_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_answer_to_release_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", **options(kind))
     trap = lose_answer(proxy, kind)
@@ -254,7 +256,7 @@ def test_answer_to_release_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_answer_to_release_is_lost_and_others_follow(near, far, proxy, kind):
     """They take the lock and give it back before the release is sent again."""
     far.acquire(kind, "n", **options(kind))
@@ -271,7 +273,7 @@ def test_answer_to_release_is_lost_and_others_follow(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*HASHES, "table"])
+@each_kind(["table", "fair", "reentrant", "read-write"], keep=2)
 def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", hold=1)
     far.acquire(kind, "n", hold=2)
@@ -284,7 +286,7 @@ def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*HASHES, "table"])
+@each_kind(["table", "fair", "reentrant", "read-write"], keep=2)
 def test_nobody_answers_one_of_three(near, curt, proxy, kind):
     """Neither the acquisition nor the release that is asked about later, after another one, takes
     or gives back more than its own hold."""
@@ -307,7 +309,7 @@ def test_nobody_answers_one_of_three(near, curt, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["read-write", "etcd"])
+@each_kind(["etcd", "read-write"], keep=1)
 def test_answers_to_a_reader_are_lost(near, far, proxy, kind):
     near.acquire(kind, "n", hold=2, mode="read")
     for ask, readers in ((lambda: far.acquire(kind, "n", mode="read"), 2),
@@ -441,7 +443,7 @@ def test_get_lock_goes_with_its_connection(stack, proxies, near):
         assert far("release", 1)["result"] == "lost"
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
     """It may have been done or not: renewing tells, releasing gives back whatever it was."""
     assert_free(near, kind)  # from now on a table has its row
@@ -485,7 +487,7 @@ def test_nobody_answers_the_first_look(near, curt, proxy):
     assert_free(near, "timestamp")
 
 
-@pytest.mark.parametrize("kind", ["table"])
+@each_kind(["table"], keep=1)
 def test_nobody_answers_the_making_of_a_row(near, curt, proxy, kind):
     """The call takes no lock, so it is certain that no lock exists."""
     trap = proxy.once(rb"INSERT IGNORE INTO distributed_lock",
@@ -499,7 +501,7 @@ def test_nobody_answers_the_making_of_a_row(near, curt, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "etcd"])
+@each_kind(KINDS)
 def test_unknown_acquisition_is_given_back(near, hasty, proxy, kind):
     assert_free(near, kind)
     go_deaf(proxy, kind)
@@ -511,6 +513,7 @@ def test_unknown_acquisition_is_given_back(near, hasty, proxy, kind):
     assert_free(near, kind)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind, mode", [*((kind, {}) for kind in REDIS_KINDS),
                                         ("read-write", {"mode": "read"}),
                                         ("etcd", {}), ("etcd", {"mode": "read"})])
@@ -551,7 +554,7 @@ def test_hold_whose_acquisition_took_long_is_renewed(stack, near, proxy):
 
 
 @pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
-@pytest.mark.parametrize("kind", ["simple", "timestamp", "table", "etcd"])
+@each_kind(["simple", "table", "etcd", "timestamp"])
 def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
     """The holder knows before anybody else can have it, though a renewal still waits."""
     with Driver(far_url, timeout=8000) as far:
@@ -586,7 +589,8 @@ def test_silent_mysql_does_not_delay_renewals_at_redis(stack, proxies):
 WAIT_MS, TIMEOUT_MS, SLACK_MS = 400, 5000, 3000  # so much slack, and still less than a time-out
 
 
-@pytest.mark.parametrize("wait", [0, WAIT_MS])
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("wait", [WAIT_MS, 0])
 def test_wait_is_bounded_though_the_server_is_silent(stack, etcd, proxies, wait):
     """By one time-out more: not by one for each sending, and again for leaving the queue. All kinds
     wait at the same time."""
@@ -667,7 +671,7 @@ def test_waiter_bears_an_outage(near, far, proxy):
 BREAKS = {"table": rb"UPDATE distributed_lock", "etcd": rb"request_delete_range"}
 
 
-@pytest.mark.parametrize("kind", ["simple", "fair", "table", "etcd"])
+@each_kind(["simple", "table", "etcd", "fair"])
 def test_answer_to_a_break_is_lost(near, far, proxy, kind):
     """Its repeat finds nobody, who may have been taken away by it or may have gone."""
     assert near.acquire(kind, "n")["result"] == "ok"
@@ -689,7 +693,7 @@ def test_change_whose_repeat_cannot_be_sent_is_unknown(near, far, proxy, change)
 
 # ---- proclamations ----
 
-ELECTING = ("simple", "timestamp", "spin", *HASHES, "table", "etcd")
+ELECTING = ("simple", "table", "etcd", "timestamp", *HASHES)
 PROCLAIMS = {"timestamp": rb"EXEC", "table": rb"INSERT INTO lock_leader", "etcd": rb"request_put"}
 
 
@@ -699,7 +703,7 @@ def proclaimed(near, kind):
     return leader["value"] if leader["led"] else None
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_answer_to_a_proclamation_is_lost(near, far, proxy, kind):
     """It is sent again, and is the same proclamation."""
     term = far("campaign", 1, kind, "n", "one")["fence"]
@@ -713,7 +717,7 @@ def test_answer_to_a_proclamation_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_proclamation_that_is_not_answered_is_unknown(near, curt, proxy, kind):
     """It is made; the caller hears so when it asks again."""
     assert settled(curt, "campaign", 1, kind, "n", "one", "lease=60000")["result"] == "ok"
@@ -731,7 +735,7 @@ def test_proclamation_that_is_not_answered_is_unknown(near, curt, proxy, kind):
     assert settled(curt, "release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_proclamation_that_is_not_sent_has_failed(near, far, proxy, kind):
     """The former value stays, also when renewals reach the server again."""
     assert far("campaign", 1, kind, "n", "one", "lease=9000")["result"] == "ok"
@@ -754,7 +758,7 @@ def late_proclamation(far, proxy, kind):
     return late
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_late_proclamation_undoes_no_later_one(near, far_url, proxy, kind):
     with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
         assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
@@ -767,7 +771,7 @@ def test_late_proclamation_undoes_no_later_one(near, far_url, proxy, kind):
         assert proclaimed(near, kind) is None
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_late_proclamation_changes_no_later_term(near, far_url, proxy, kind):
     with Driver(far_url, lease=60000, timeout=1500, outage=10000) as far:
         assert settled(far, "campaign", 1, kind, "n", "one")["result"] == "ok"
@@ -781,7 +785,7 @@ def test_late_proclamation_changes_no_later_term(near, far_url, proxy, kind):
         assert near("release", 1)["result"] == "ok"
 
 
-@pytest.mark.parametrize("kind", ELECTING)
+@each_kind(ELECTING)
 def test_answer_to_a_campaign_is_lost(near, far, proxy, kind):
     """Either of its two steps."""
     assert_free(near, kind)  # from now on a table has its row

@@ -58,8 +58,8 @@ class Run:
         self.started += 1
         with open(self.directory / str(self.started), "wb") as output:
             self.processes.append(subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, self.argv),
-                 str(self.random.randrange(1 << 30)), *self.servers], stdout=output))
+                [*map(str, self.argv), str(self.random.randrange(1 << 30)), *self.servers],
+                stdout=output))
 
     def pause(self):
         victims = self.random.sample(self.processes, 2)
@@ -157,62 +157,73 @@ def assert_possible_when_cut(model, kind, url, directory, least, *more, check=No
                         *more, check=check)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("model, kind", [
-    ("mutex", "simple"), ("mutex", "timestamp"), ("mutex", "spin"), ("mutex", "fair"),
-    ("reentrant", "reentrant"), ("reentrant", "fair"), ("read-write", "read-write"),
+    ("mutex", "simple"), ("read-write", "read-write"), ("mutex", "timestamp"), ("mutex", "spin"),
+    ("mutex", "fair"), ("reentrant", "reentrant"), ("reentrant", "fair"),
     ("semaphore", "semaphore"), ("semaphore", "permit")])
 def test_redis(stack, tmp_path, model, kind):
     # In a fair queue the others wait for a killed owner once its turn comes; owners re-enter.
-    least = 25 if kind == "fair" else 60 if model == "reentrant" else 100
+    least = 15 if kind == "fair" else 25 if model == "reentrant" else 60
     assert_possible_when_cut(model, kind, stack.redis_url, tmp_path, least,
                              *forgetting(stack.redis_url))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("form")
 def test_red(stack, tmp_path):
     servers = [stack.redis_url.rpartition("/")[0] + f"/{db}" for db in (3, 4, 5)]
-    assert_possible("mutex", "red", servers, tmp_path, 50, *forgetting(stack.redis_url))
+    assert_possible("mutex", "red", servers, tmp_path, 40, *forgetting(stack.redis_url))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.usefixtures("form")
 def test_mysql_table(stack, tmp_path):
     """With cuts an owner may enter again the hold of a try that was not answered, sent again, and
     answered "busy" before its first sending arrived: so its fence is looked at as re-entry."""
-    assert_possible_when_cut("reentrant", "table", stack.mysql_url, tmp_path, 50)
+    assert_possible_when_cut("reentrant", "table", stack.mysql_url, tmp_path, 40)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("form")
 def test_mysql_table_without_cuts(stack, tmp_path):
-    assert_possible("mutex", "table", [stack.mysql_url], tmp_path, 50)
+    assert_possible("mutex", "table", [stack.mysql_url], tmp_path, 40)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("form")
 def test_mysql_get_lock(stack, tmp_path):
-    assert_possible("mutex", "get-lock", [stack.mysql_url], tmp_path, 50)
+    assert_possible("mutex", "get-lock", [stack.mysql_url], tmp_path, 40)
 
 
-@pytest.mark.usefixtures("form")
-@pytest.mark.parametrize("model", ["mutex", "reentrant"])
-def test_zookeeper(zookeeper, tmp_path, model):
+# Of the other servers' locks one case a form.
+EACH_FORM = [("mutex", HISTORY), ("reentrant", LOOP_HISTORY)]
+
+
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("model, form", EACH_FORM, indirect=["form"], ids=["waits", "loop"])
+def test_zookeeper(zookeeper, tmp_path, model, form):
     assert_possible_when_cut(model, "queue", zookeeper.url, tmp_path, 20)
 
 
-@pytest.mark.usefixtures("form")
-@pytest.mark.parametrize("model", ["mutex", "read-write"])
-def test_etcd(etcd, tmp_path, model):
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("model, form", [*EACH_FORM[:1], ("read-write", LOOP_HISTORY)],
+                         indirect=["form"], ids=["waits", "loop"])
+def test_etcd(etcd, tmp_path, model, form):
     assert_possible_when_cut(model, "etcd", etcd.url, tmp_path, 20)
 
 
-@pytest.mark.usefixtures("form")
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", ["simple", "fair", "timestamp"])
 def test_fences_grow_on_a_server_that_forgets(stack, tmp_path, kind):
     """Two may then hold the lock at once; the fence still tells who came later."""
     assert_possible_when_cut("mutex", kind, stack.redis_url, tmp_path,
-                             25 if kind == "fair" else 100,
+                             15 if kind == "fair" else 60,
                              lambda: stack.redis("FLUSHALL"), check="fenced")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("model", ["careless", "forgetful"])
 def test_broken_lock_is_found_out(stack, tmp_path, model):
     def found_out(holds):

@@ -140,6 +140,7 @@ def test_holder_is_killed(servers, kinds):
             assert settled(waiter, "release", 1)["result"] == "ok"
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", ["reentrant", "fair", "read-write", "queue", "get-lock", "etcd"])
 def test_waiter_is_killed(pair, servers, kind):
     """It does not get in the way of those who came later."""
@@ -240,6 +241,7 @@ def test_table_survives_a_restart(private_stack):
         assert new["result"] == "ok" and new["fence"] > old["fence"]
 
 
+@pytest.mark.long
 def test_queue_survives_a_restart():
     """The holder stands still meanwhile: a server that is not ready yet may leave its connection
     without an answer, and the library waits for that until the hold has ended."""
@@ -260,6 +262,7 @@ def test_queue_survives_a_restart():
             assert new["result"] == "ok" and new["fence"] > old["fence"]
 
 
+@pytest.mark.long
 def test_etcd_survives_a_restart():
     if not Etcd.PROGRAM:
         pytest.skip("no etcd is installed")

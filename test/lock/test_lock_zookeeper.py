@@ -1,5 +1,6 @@
 """The queue lock when its session, its server or the server's numbers come to an end."""
 
+import itertools
 import socket
 import struct
 import time
@@ -22,8 +23,17 @@ DELETION = rb"(?s)\0\0\0\x02\0\0../seclock/"  # a request's type, and its path
 THROTTLED = struct.pack(">i", -127)
 
 
+NUMBERS = itertools.count()
+may_kill = pytest.mark.parametrize("server", ["own"], indirect=True)
+
+
 @pytest.fixture
-def server():
+def server(request, monkeypatch):
+    """The shared one, with nodes of the test's own in it; or a new one, which the test may kill."""
+    if not hasattr(request, "param"):
+        monkeypatch.setattr(Driver, "defaults", {"prefix": f"session-{next(NUMBERS)}:"})
+        yield request.getfixturevalue("zookeeper")
+        return
     with ZooKeeper() as running:
         yield running
 
@@ -86,6 +96,8 @@ def test_session_is_ended_from_elsewhere(server, near):
         assert again["result"] == "ok" and again["fence"] > new["fence"]
 
 
+@pytest.mark.long
+@may_kill
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_server_starts_again_during_the_creation(server, near, when):
     """In the end one node exists, whether the server died before it was made or after."""
@@ -124,6 +136,7 @@ def test_answer_to_the_creation_is_lost(server, near):
         assert near.acquire("queue", "n")["result"] == "ok"
 
 
+@pytest.mark.long
 def test_nobody_answers_the_creation(server, near):
     """Its owner and its watchdog both ask what became of it; there is one node, and it goes."""
     assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
@@ -226,6 +239,7 @@ def test_reentry_is_answered_by_the_server(server, near):
         assert near.acquire("queue", "n")["result"] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wait", [0, 400])
 def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
     assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
@@ -245,6 +259,7 @@ def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
         far.kill()
 
 
+@pytest.mark.long
 def test_waiter_that_gives_up_without_a_server_leaves_the_queue(server, near):
     """Its session goes on, so it has to delete its node when the connection is back."""
     assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
@@ -275,6 +290,7 @@ def silent_port(full):
         yield listener.getsockname()[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", [False, True], ids=["silent", "gone"])
 def test_holds_survive_a_silent_server(server, near, full):
     """The holder goes on to the next server while its hold lasts, in the same session."""
@@ -294,6 +310,7 @@ def test_holds_survive_a_silent_server(server, near, full):
             assert holder("release", 1)["result"] == "ok"
 
 
+@pytest.mark.long
 def test_each_of_two_servers_is_tried(server):
     """The client library alone stays with one of them after its second failure."""
     with FaultProxy(server.port) as one, FaultProxy(server.port) as two:
@@ -313,6 +330,8 @@ def login(url, user):
     return url.replace("://", f"://{user}@")
 
 
+@pytest.mark.long
+@may_kill
 def test_locks_belong_to_their_user(server, near):
     """Nobody else may take, break or watch them; who has the password may."""
     own, wrong = login(server.url, "shop:s%40cret"), login(server.url, "shop:wrong")
@@ -335,6 +354,8 @@ def test_locks_belong_to_their_user(server, near):
         assert other.read()["result"] == "ok"
 
 
+@pytest.mark.long
+@may_kill
 def test_user_is_known_again_after_a_restart(server):
     with Driver(login(server.url, "shop:secret"), lease=30000, timeout=3000) as holder:
         assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
@@ -345,6 +366,7 @@ def test_user_is_known_again_after_a_restart(server):
             assert settled(holder, "release", hold)["result"] == "ok"
 
 
+@pytest.mark.long
 def test_refused_login_is_told():
     with ZooKeeper("DigestAuthenticationProvider.enabled=false") as server:
         with Driver(login(server.url, "shop:secret"), lease=9000, timeout=3000) as driver:
@@ -380,6 +402,8 @@ def set_children_made(server, path, count):
     snapshot.write_bytes(data)
 
 
+@pytest.mark.long
+@may_kill
 def test_sequence_numbers_run_out(server, near):
     """After the greatest number of 32 bits: still one holder, and first come, first served."""
     with Driver(server.url, lease=9000, timeout=3000) as holder:

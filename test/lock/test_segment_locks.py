@@ -37,12 +37,12 @@ def lock_options(request, lock):
     return options
 
 
-@every_lock
-@pytest.mark.parametrize("max_batch", [1, 128])
+@pytest.mark.long(keep=4)
+@pytest.mark.parametrize("lock, max_batch", [*((lock, 1) for lock in LOCKS), ("redis", 128)])
 def test_two_daemons_sell_exactly_the_total(stack, spawn, load, lock_options, max_batch):
     pair = [spawn(stack, max_batch=max_batch, **{**lock_options, **STEADY}) for _ in range(2)]
     pair[0].reset("demo", 500, 10)
-    loads = [load(daemon, connections=32, qty=(1, 3)) for daemon in pair]
+    loads = [load(daemon, connections=32, qty=(1, 3), stop_after=300) for daemon in pair]
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= SOLD_OUT for one in loads)
     accepted += sell_out(pair[0])
@@ -50,6 +50,7 @@ def test_two_daemons_sell_exactly_the_total(stack, spawn, load, lock_options, ma
     assert audit(pair[1], accepted=accepted) == 500
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("lock, kind", [("redlock", "red"), ("mysql", "table"),
                                         ("zookeeper", "queue")])
 def test_segment_whose_lock_is_held_elsewhere_waits_and_the_others_sell(stack, spawn, lock_options,
@@ -69,6 +70,7 @@ def test_segment_whose_lock_is_held_elsewhere_waits_and_the_others_sell(stack, s
     assert audit_after_faults(daemon) in (6, 7)
 
 
+@pytest.mark.long(keep=2)
 @every_lock
 def test_segment_of_a_dead_holder_is_sold_in_the_end(stack, proxies, spawn, lock_options):
     proxy = proxies(stack.ledger.port)
@@ -84,11 +86,12 @@ def test_segment_of_a_dead_holder_is_sold_in_the_end(stack, proxies, spawn, lock
     assert audit_after_faults(other) == 20
 
 
+@pytest.mark.long(keep=1)
 @every_lock
 def test_reset_and_reconcile_in_mid_load(stack, spawn, load, lock_options):
     pair = [spawn(stack, max_batch=8, **{**lock_options, **STEADY}) for _ in range(2)]
     pair[0].reset("demo", 100_000, 5)
-    loads = [load(daemon, connections=16, seconds=30) for daemon in pair]
+    loads = [load(daemon, connections=16, seconds=30, delay_ms=80) for daemon in pair]
     for _ in range(3):
         time.sleep(0.2)
         pair[0].reconcile()
@@ -119,6 +122,7 @@ def test_redlock_bears_the_loss_of_a_minority_and_says_so_of_a_majority(stack, s
         assert audit_after_faults(daemon) == 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lock", ["zookeeper"])
 def test_zookeeper_that_is_gone_is_503_and_that_is_back_sells(stack, spawn, lock_options):
     if not ZooKeeper.PROGRAM.exists():
@@ -140,7 +144,7 @@ def test_daemons_with_different_locks_never_oversell(stack, spawn, load, red_ser
     servers = " ".join([*(server.url for server in red_servers), zookeeper.url])
     daemons = [spawn(stack, lock=lock, lock_servers=servers, **STEADY) for lock in LOCKS]
     daemons[0].reset("demo", 500, 7)
-    loads = [load(daemon, connections=16, qty=(1, 3)) for daemon in daemons]
+    loads = [load(daemon, connections=16, qty=(1, 3), stop_after=300) for daemon in daemons]
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= SOLD_OUT for one in loads)
     accepted += sell_out(daemons[0])
