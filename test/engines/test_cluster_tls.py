@@ -37,6 +37,7 @@ def call_each_other(cluster, endpoints):
         node("CONFIG", "SET", "cluster-preferred-endpoint-type", endpoints)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("endpoints", ["ip", "hostname", "no hostname", "unknown-endpoint"])
 def test_sells_out_whatever_the_nodes_call_each_other(on_cluster, cluster, spawn, endpoints):
     """By address; by name; by a name that they should have and have not; or not at all."""
@@ -49,18 +50,19 @@ def test_sells_out_whatever_the_nodes_call_each_other(on_cluster, cluster, spawn
             part[2][0] == b"localhost" for node in cluster.nodes
             for part in node("CLUSTER", "SLOTS")))
     daemon = spawn(on_cluster, redis_url=cluster.tls_url("localhost"), **STEADY)
-    daemon.reset("demo", 200, SEGMENTS)
+    daemon.reset("demo", 60, SEGMENTS)
     assert all(segments_of(cluster, master) for master in cluster.masters()), "badly spread"
-    assert len(sell_out(daemon)) == 200
+    assert len(sell_out(daemon)) == 60
     call_each_other(cluster, "ip")
-    assert audit(daemon) == 200
+    assert audit(daemon) == 60
 
 
+@pytest.mark.long
 def test_master_that_hangs_in_mid_load(on_cluster, cluster, spawn, load):
     """Its connections stay open and say nothing; the other masters' segments sell meanwhile."""
     daemon = spawn(on_cluster, redis_url=cluster.tls_url(), **HASTY)
     daemon.reset("demo", 10_000_000, SEGMENTS)
-    running = load(daemon, connections=16, seconds=60)
+    running = load(daemon, connections=16, seconds=60, delay_ms=100)
     victim = cluster.owner(segment_key(0))
     heir, segments = cluster.replica_of(victim), segments_of(cluster, victim)
     accept_more(daemon, 100)
@@ -78,9 +80,10 @@ def test_master_that_hangs_in_mid_load(on_cluster, cluster, spawn, load):
     finish(daemon, running)
 
 
-@pytest.mark.parametrize("form", ["", "_loop"])
-@pytest.mark.parametrize("tests", [
-    ": excludes", ": release_wakes_who_waits", ": fence_grows", ": crowd_goes_one_by_one"])
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("tests, form", [
+    (": excludes", ""), (": release_wakes_who_waits", ""), (": fence_grows", ""),
+    (": excludes", "_loop"), (": release_wakes_who_waits", "_loop")])
 def test_lock_library(cluster, stack, tests, form):
     done = subprocess.run([f"{BUILD}/test/test_conformance{form}", tests], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=150, check=False,
@@ -93,6 +96,7 @@ def plain_url(cluster):
     return f"redis://127.0.0.1:{cluster.nodes[0].port}"
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("url, words", [
     (plain_url, "it is a node of a Redis Cluster: the URL begins with redis+cluster"),
     (lambda cluster: f"rediss://127.0.0.1:{cluster.nodes[0].tls_port}?ca={cluster.certificates.ca}",

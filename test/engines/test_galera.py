@@ -24,6 +24,7 @@ def moved_to(daemon, node):
     return f"event=ledger_moved address={node.place} " in daemon.log()
 
 
+@pytest.mark.long
 def test_writer_killed_in_mid_load(engine, stack, spawn, load):
     selling = Selling(engine, stack, spawn, load)
     first, second, _ = engine.nodes
@@ -37,6 +38,7 @@ def test_writer_killed_in_mid_load(engine, stack, spawn, load):
     selling.finish()
 
 
+@pytest.mark.long
 def test_writer_changes_in_mid_load(engine, stack, spawn, load):
     """A node that is set to read-only is left, and the first of the list is gone back to."""
     selling = Selling(engine, stack, spawn, load)
@@ -55,6 +57,7 @@ def test_writer_changes_in_mid_load(engine, stack, spawn, load):
     selling.finish()
 
 
+@pytest.mark.long
 def test_node_that_lags_is_the_last_resort(engine, stack, spawn):
     """A donor, or a node that is desynchronised by hand, is left for another, but not for none."""
     daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
@@ -69,6 +72,7 @@ def test_node_that_lags_is_the_last_resort(engine, stack, spawn):
     sells_out(daemon, 10)
 
 
+@pytest.mark.long
 def test_one_address_waits_for_what_was_committed(engine, stack, spawn):
     """Behind it there may be a proxy, and another node each time."""
     node = engine.primary
@@ -102,6 +106,7 @@ def test_lock_library_on_a_cluster(engine):
         assert (refused.returncode, "get-lock: " in refused.stderr) == (78, True), refused
 
 
+@pytest.mark.long
 def test_node_outside_the_primary_component_is_left(engine, stack, spawn):
     first, second, _ = engine.nodes
     both = engine.stack(stack.redis_url)

@@ -81,6 +81,7 @@ REFUSED = ["-@scripting", "-eval", "-time", "-hset", "-hmget", "-set", "-pexpire
            "-hincrby"]
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("rule", [*REFUSED, "resetkeys"])
 def test_account_that_cannot_sell_is_not_ready(guarded, spawn, rule):
     stack, admin = guarded("~*", "&*", "+@all", rule)

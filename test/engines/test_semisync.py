@@ -20,6 +20,13 @@ def engine(template):
         yield servers
 
 
+@pytest.fixture(scope="module")
+def whole_engine(template):
+    """One whose settings alone are changed, and changed back."""
+    with semi_sync_pair() as servers:
+        yield servers
+
+
 def said(daemon, event):
     """The lines of the log with the event."""
     return [line for line in daemon.log().splitlines() if f" event={event} " in line]
@@ -45,6 +52,7 @@ def test_primary_killed_and_replica_promoted_in_mid_load(engine, stack, spawn, l
     selling.finish()
 
 
+@pytest.mark.long
 def test_planned_switch_in_mid_load(engine, stack, spawn, load):
     selling = Selling(engine, stack, spawn, load)
     selling.through(engine.switch)
@@ -55,6 +63,7 @@ def test_planned_switch_in_mid_load(engine, stack, spawn, load):
     assert not said(selling.pair[0], "ledger_not_durable")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_primary_dies_in_a_commit(engine, stack, spawn, proxies, when):
     """The commit is on its way, or was answered and the answer is lost. The question what became of
@@ -86,6 +95,7 @@ def test_primary_dies_in_a_commit(engine, stack, spawn, proxies, when):
     sells_out(daemon, 6)
 
 
+@pytest.mark.long
 def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, spawn):
     """The primary has it on its disk and waits for the replica, which is then promoted."""
     both = engine.stack(stack.redis_url)
@@ -111,16 +121,25 @@ def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, 
     sells_out(daemon, 6)
 
 
+@pytest.mark.xdist_group("semisync")  # one pair for all
 @pytest.mark.parametrize("name, value, shown", [
     ("rpl_semi_sync_master_timeout", DAY_MS - 1, DAY_MS - 1),
     ("rpl_semi_sync_master_wait_point", "AFTER_COMMIT", "AFTER_COMMIT"),
     ("rpl_semi_sync_master_wait_no_slave", 0, "OFF"),
     ("rpl_semi_sync_master_enabled", 0, "OFF"),
     ("sync_binlog", 0, 0)])
-def test_primary_that_may_forget_is_told_of(engine, stack, spawn, name, value, shown):
-    name = engine.variable(name)
+def test_primary_that_may_forget_is_told_of(whole_engine, stack, spawn, name, value, shown):
+    engine, name = whole_engine, whole_engine.variable(name)
+    before = engine.primary.run(f"SELECT @@GLOBAL.{name}")[0][0]
     engine.primary.run(f"SET GLOBAL {name} = {value}")
-    daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
+    try:
+        check_told_of(spawn(engine.stack(stack.redis_url), mysql_url=engine.url), name, shown)
+    finally:
+        engine.primary.run(f"SET GLOBAL {name} = '{before}'" if not before.isdigit() else
+                           f"SET GLOBAL {name} = {before}")
+
+
+def check_told_of(daemon, name, shown):
     wait_said(daemon, "ledger_not_durable", f'setting="{name}={shown}"')
 
     def answer():
@@ -157,6 +176,7 @@ def test_two_primaries_are_refused(engine, stack, spawn):
     sells_out(daemon, 5)
 
 
+@pytest.mark.long
 def test_primary_that_hangs_is_left_and_refused_when_it_is_back(engine, stack, spawn):
     """By an account with no more rights than serving needs. The old primary keeps its sockets open,
     and is writable when it wakes up: an order that it may have must not count."""

@@ -29,11 +29,11 @@ def shop_at(doors, stack):
 
 
 def sell(daemon, load):
-    daemon.reset("demo", 2000, 20)
-    accepted = load(daemon, connections=16).wait().accepted
-    assert 0 < len(accepted) <= 2000  # the answers to the last orders may come after the load's end
+    daemon.reset("demo", 300, 20)
+    accepted = load(daemon, connections=16, stop_after=100).wait().accepted
+    assert 0 < len(accepted) <= 300  # the answers to the last orders may come after the load's end
     orders = daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
-    assert audit(daemon, accepted=accepted) == 2000 == orders
+    assert audit(daemon, accepted=accepted) == 300 == orders
 
 
 @pytest.mark.parametrize("door", ["unix_url", "tls_url"])
@@ -49,6 +49,7 @@ def ca(file):
     return lambda doors: f"rediss://localhost:{doors.tls_port}?ca={file(doors)}"
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("url, words", [
     (ca(lambda doors: doors.certificates.other_ca), "the server's certificate"),
     (lambda doors: f"rediss://localhost:{doors.tls_port}", "the server's certificate"),
@@ -71,8 +72,10 @@ def test_server_that_wants_a_certificate_gets_none(mutual_doors, stack, spawn):
     wait_until(lambda: "certificate required" in daemon.log(), "the reason in the log", timeout=30)
 
 
-@pytest.mark.parametrize("program", ["test_waiter", "test_script", "test_script_pipe", "test_loop"])
-@pytest.mark.parametrize("door", ["unix_url", "tls_url"])
+@pytest.mark.long(keep=2)
+@pytest.mark.parametrize("door, program", [
+    ("unix_url", "test_waiter"), ("tls_url", "test_script_pipe"), ("tls_url", "test_waiter"),
+    ("tls_url", "test_loop")])
 def test_unit_programs(doors, stack, door, program):
     """The client and the waiters of the lock library find no difference."""
     done = subprocess.run([f"{BUILD}/test/{program}"], stdin=subprocess.DEVNULL, text=True,
