@@ -59,7 +59,7 @@ def page(path):
         files[test.split("::")[0]].append(tests[test])
     user, system = total(tests.values())
     files = {f"{name} ({len(times)})": total(times) for name, times in files.items()}
-    return "\n".join([f"{len(tests)} tests: {user:.0f} s of user time, {system:.0f} s of system time",
+    return "\n".join([f"{len(tests)} tests: user time {user:.0f} s, system time {system:.0f} s",
                       "", *rows(tests), "", *rows(files)])
 
 
