@@ -7,6 +7,7 @@ A fault of a ledger's statement is put into the statement and into the simulatio
 import table_events
 import table_locks
 import table_payments
+import table_outsider
 import table_rest
 import table_service
 from mutant import NO_PART, NOT_SEEN, Mutant
@@ -632,7 +633,7 @@ CORE = {
 
 CORE |= table_payments.CORE | table_events.CORE
 MUTANTS = {**CORE, **table_events.MUTANTS, **table_service.MUTANTS, **table_locks.MUTANTS,
-           **table_rest.MUTANTS}
+           **table_outsider.MUTANTS, **table_rest.MUTANTS}
 
 # Guards that can be dropped with no loss, as the simulation shows; README.md says why.
 REDUNDANT = {
