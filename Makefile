@@ -4,8 +4,8 @@
 #   make run        install what is missing, build, start a private Redis and MariaDB under run/,
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test, without those that take
-#                   long: with TEST_ALL=1 these, too. TESTS="test/http" takes these of the
-#                   whole-process tests
+#                   long: with TEST_ALL=1 these, too. TESTS="test/http" takes all whole-process tests
+#                   there, and no others
 #   make test-all   the same as TEST_ALL=1 make test
 #   make test-costs the processor time of each test: a table of the dearest, build/costs.md
 #   make check      the unit tests only
@@ -521,9 +521,8 @@ test-all:
 
 test-costs:
 	@rm -f $(BUILD)/costs
-	@TEST_COSTS=$(abspath $(BUILD)/costs) TEST_ALL=1 $(MAKE) test
-	@$(PYTHON) test/harness/costs.py $(BUILD)/costs >$(BUILD)/costs.md
-	@cat $(BUILD)/costs.md
+	@result=0; TEST_COSTS=$(abspath $(BUILD)/costs) TEST_ALL=1 $(MAKE) test || result=1; \
+	$(PYTHON) test/harness/costs.py $(BUILD)/costs >$(BUILD)/costs.md && cat $(BUILD)/costs.md && exit $$result
 
 test-extra:
 	@deploy/packages browser

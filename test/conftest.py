@@ -79,8 +79,10 @@ def leave_out_long(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """A worker ends: each leaves out the same tests."""
-    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+    """A worker ends: each leaves out the same tests, and one that was killed does not tell."""
+    told = getattr(node, "workeroutput", {}).get("left_out")
+    if told:
+        node.config.left_out = told
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -88,8 +90,8 @@ def pytest_terminal_summary(terminalreporter, config):
     if left_out:
         files = ", ".join(f"{file} ({count})" for file, count in left_out.items())
         terminalreporter.write_line(
-            f"left out: {sum(left_out.values())} tests that take long, all with further parameters "
-            f"or a longer run of what others try: {files}; TEST_ALL=1 make test runs them, too")
+            f"left out: {sum(left_out.values())} tests that take long: {files}; "
+            "TEST_ALL=1 make test, as in CI, runs them, too")
 
 
 @pytest.hookimpl(hookwrapper=True)

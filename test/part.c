@@ -27,7 +27,8 @@ static double seconds(struct timeval time)
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-/* Runs the next test; when that has failed, it does not come back. */
+/* Runs the next test; when that has failed, it does not come back. Names are wrong from a setup on
+ * that fails: then nothing calls this. */
 static void measure(void **state)
 {
     struct rusage before[2], after[2];

@@ -39,9 +39,8 @@ def total(times):
 def keep(test, user, system):
     """Adds the test's line."""
     line = f"{max(user, 0):.3f} {max(system, 0):.3f} {test}\n".encode()
-    fd = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(fd, line)
-    os.close(fd)
+    with open(os.environ[VARIABLE], "ab", buffering=0) as file:
+        file.write(line)
 
 
 def rows(costs):

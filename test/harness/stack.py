@@ -58,8 +58,9 @@ class Stack:
 
 class Migrated:
     """The tables of a new ledger, as the migrations leave them. To make them again is quicker than
-    to migrate, and to delete their rows quicker still, which does unless a test has changed them. A
-    test that wrote nothing leaves nothing to delete."""
+    to migrate, and to delete their rows quicker still, which does unless a test has changed them;
+    only numbers that the server counts by itself go on. A test that wrote nothing leaves nothing to
+    delete."""
 
     KEPT = ("schema_version", "node_lease")
     FREED = ("UPDATE node_lease SET holder=NULL, leased_until='2025-01-01', ids_before=0"
