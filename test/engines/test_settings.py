@@ -56,6 +56,7 @@ def odd(server, request):
             return all(ask(f"SHOW GLOBAL VARIABLES LIKE '{name}'") for name in names)
 
         wanted = [setting for setting in request.param if known(names_in(setting))]
+        assert wanted
         names = [name for setting in wanted for name in names_in(setting)]
         values = {name: ask(f"SELECT @@GLOBAL.{name}")[0][0] for name in names}
 
@@ -72,7 +73,7 @@ def odd(server, request):
         mend()
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long(keep=2)
 def test_settings_of_the_server_stop_and_mislead_nobody(odd, server, spawn):
     """Migrates, sells, pays, cancels, lets expire, restocks, limits, resets, lists and retires."""
     stack, mend = odd

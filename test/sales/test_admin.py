@@ -23,13 +23,15 @@ def test_each_reset_starts_another_round_from_full_stock(daemon):
 
 
 def test_units_that_do_not_divide_are_spread_evenly(daemon):
-    for total, segments in ((10, 3), (1, 1), (7, 7), (1025, 1024), (10_000_000, 3)):
-        daemon.reset("demo", total, segments)
-        capacities = [segment["capacity"] for segment in daemon.stock()["segments"]]
+    for total, segments in ((10, 3), (1, 1), (7, 7), (1024, 1024), (1025, 1024), (10_000_000, 3),
+                            (10_000_000, 1024)):
+        sku = f"{total}-{segments}"
+        daemon.reset(sku, total, segments)
+        capacities = [segment["capacity"] for segment in daemon.stock(sku)["segments"]]
         assert len(capacities) == segments
         assert sum(capacities) == total
         assert max(capacities) - min(capacities) <= 1
-        assert audit(daemon, changed=True) == 0
+        assert audit(daemon, sku) == 0
 
 
 def test_sales_lists_every_sale(daemon):
