@@ -106,7 +106,6 @@ def test_lock_library_on_a_cluster(engine):
         assert (refused.returncode, "get-lock: " in refused.stderr) == (78, True), refused
 
 
-@pytest.mark.long
 def test_node_outside_the_primary_component_is_left(engine, stack, spawn):
     first, second, _ = engine.nodes
     both = engine.stack(stack.redis_url)

@@ -64,7 +64,7 @@ def test_planned_switch_in_mid_load(engine, stack, spawn, load):
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["after", "before"])
 def test_primary_dies_in_a_commit(engine, stack, spawn, proxies, when):
     """The commit is on its way, or was answered and the answer is lost. The question what became of
     it goes to the new primary, which tells the truth."""

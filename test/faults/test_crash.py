@@ -43,7 +43,8 @@ def test_kill_9_in_mid_load_again_and_again(stack, slow_ledger, spawn, load):
 
 
 @pytest.mark.long(keep=3)
-@pytest.mark.parametrize("pattern, when, how, sold", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("pattern, when, how, sold", reversed(STEPS.values()),
+                         ids=reversed(STEPS))
 def test_kill_9_at_each_step_of_an_order(stack, proxies, spawn, pattern, when, how, sold):
     proxy = proxies(stack.ledger.port)
     victim = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
@@ -62,8 +63,8 @@ def test_kill_9_at_each_step_of_an_order(stack, proxies, spawn, pattern, when, h
 
 @pytest.mark.long(keep=2)
 @pytest.mark.parametrize("pattern, units",
-                         [(SEGMENT_LOCK, 1), (WRITE, 1), (COMMIT, 1), (COMMIT, 9)],
-                         ids=["before Redis", "after the take", "before the commit", "large order"])
+                         [(COMMIT, 1), (SEGMENT_LOCK, 1), (WRITE, 1), (COMMIT, 9)],
+                         ids=["before the commit", "before Redis", "after the take", "large order"])
 def test_lane_that_sleeps_through_its_lease_is_fenced_off(stack, proxies, spawn, pattern, units):
     """Its request to a server arrives only when somebody else has sold everything."""
     server = "redis" if pattern == SEGMENT_LOCK else "mysql"

@@ -55,7 +55,6 @@ def row_waits(stack):
     return stack.ledger.status("Innodb_row_lock_waits")
 
 
-@pytest.mark.long
 def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
     """A session, such as an operator's, holds the rows of one sale. Each of the two workers may
     wait for it once; they try each of the thirty orders three times."""
@@ -149,7 +148,7 @@ def test_any_key_deleted_in_mid_load(stack, spawn, load):
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["nothing", "fences", "fences and locks"])
+@pytest.mark.parametrize("lost", ["fences and locks", "fences", "nothing"])
 def test_redis_goes_back_in_time(stack, spawn, lost):
     """As a replica that lagged behind or an old append-only file would: counters higher than the
     ledger has left, with every fence the old one, or none."""
@@ -461,7 +460,7 @@ def test_connection_to_the_ledger_lost_in_an_order(stack, proxies, spawn, patter
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
 def test_commit_and_then_the_whole_ledger_out_of_reach(stack, proxies, spawn, lost):
     """It cannot be settled within the deadline: outcome_unknown, with the id to ask for later."""
     proxy = proxies(stack.ledger.port)

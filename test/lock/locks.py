@@ -21,13 +21,15 @@ LOOP_KINDS = ("simple", "timestamp", "fair", "table", "queue", "etcd")
 
 def each_kind(kinds, keep=3):
     """Marks a test of each of these kinds in the form that waits, and of LOOP_KINDS in that for
-    event loops. The test is long but for the first kinds, which shall be of different servers."""
-    cases = [*((DRIVER, kind) for kind in kinds),
-             *((LOOP_DRIVER, kind) for kind in kinds if kind in LOOP_KINDS)]
+    event loops. The test is long but for the first kinds, which shall be of different servers,
+    and the first one with a loop."""
+    waits = [(DRIVER, kind) for kind in kinds]
+    loops = [(LOOP_DRIVER, kind) for kind in kinds if kind in LOOP_KINDS]
+    cases = waits[:keep] + loops[:1] + waits[keep:] + loops[1:]
     names = [f"{'waits' if program is DRIVER else 'loop'}-{kind}" for program, kind in cases]
 
     def mark(test):
-        return pytest.mark.long(keep=keep)(
+        return pytest.mark.long(keep=keep + 1)(
             pytest.mark.parametrize("form, kind", cases, indirect=["form"], ids=names)(test))
     return mark
 

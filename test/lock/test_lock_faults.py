@@ -553,8 +553,8 @@ def test_hold_whose_acquisition_took_long_is_renewed(stack, near, proxy):
         assert_free(near, "simple")
 
 
-@pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
 @each_kind(["simple", "table", "etcd", "timestamp"])
+@pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
 def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
     """The holder knows before anybody else can have it, though a renewal still waits."""
     with Driver(far_url, timeout=8000) as far:

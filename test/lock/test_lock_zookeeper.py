@@ -310,7 +310,6 @@ def test_holds_survive_a_silent_server(server, near, full):
             assert holder("release", 1)["result"] == "ok"
 
 
-@pytest.mark.long
 def test_each_of_two_servers_is_tried(server):
     """The client library alone stays with one of them after its second failure."""
     with FaultProxy(server.port) as one, FaultProxy(server.port) as two:
@@ -330,7 +329,6 @@ def login(url, user):
     return url.replace("://", f"://{user}@")
 
 
-@pytest.mark.long
 @may_kill
 def test_locks_belong_to_their_user(server, near):
     """Nobody else may take, break or watch them; who has the password may."""
@@ -366,7 +364,6 @@ def test_user_is_known_again_after_a_restart(server):
             assert settled(holder, "release", hold)["result"] == "ok"
 
 
-@pytest.mark.long
 def test_refused_login_is_told():
     with ZooKeeper("DigestAuthenticationProvider.enabled=false") as server:
         with Driver(login(server.url, "shop:secret"), lease=9000, timeout=3000) as driver:

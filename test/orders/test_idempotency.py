@@ -173,8 +173,8 @@ def test_repeat_of_an_order_that_several_segments_filled(daemon):
 
 
 @pytest.mark.long(keep=2)
-@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
 @pytest.mark.parametrize("pattern", [LOOK_UP, WRITE], ids=["looked up", "about to be written"])
+@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
 def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
         stack, proxies, spawn, pattern, settings):
     """Even when the order had the last unit, or the user's last one."""

@@ -488,7 +488,7 @@ def test_order_that_another_daemon_pays_meanwhile_takes_no_units_again(stack, sp
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["before", "after"])
+@pytest.mark.parametrize("lost", ["after", "before"])
 def test_retake_whose_commit_is_not_answered_is_told_as_it_is(stack, spawn, proxies, lost):
     """Nobody's order tells whose commit has paid it: the payment's own row does."""
     proxy = proxies(stack.ledger.port)

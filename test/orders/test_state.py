@@ -348,8 +348,8 @@ def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, h
 
 
 @pytest.mark.long(keep=2)
-@pytest.mark.parametrize("lost", ["request", "answer"])
 @pytest.mark.parametrize("move", ["pay", "cancel"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
 def test_commit_of_a_move_lost(stack, proxies, spawn, move, lost):
     """The daemon asks the ledger, so that the client need not ask."""
     proxy = proxies(stack.ledger.port)
@@ -416,7 +416,6 @@ def test_change_in_doubt_is_not_refused_for_what_came_behind_it(stack, proxies, 
         (3, True) if what == "extend" else (1, False))
 
 
-@pytest.mark.long
 def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(stack, spawn):
     """The client gets to know that nothing was done, instead of an unclear outcome."""
     daemon = spawn(stack, deadline_ms=6000)

@@ -139,7 +139,7 @@ def test_order_caught_in_mid_transaction_by_a_reset(stack, proxies, spawn):
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
 def test_commit_of_a_reset_lost(stack, proxies, spawn, lost):
     """The operator may be told that it is unclear, never what is not so; a repeat settles it."""
     proxy = proxies(stack.ledger.port)
@@ -421,8 +421,8 @@ def test_order_that_is_committed_before_a_reset_is_not_ended_without_a_word(stac
 
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("when, how, done", [
-    ("before", "lost", False), ("before", "sent", True), ("after", "sent", True)],
-    ids=["before the commit", "commit on its way", "between commit and load"])
+    ("after", "sent", True), ("before", "sent", True), ("before", "lost", False)],
+    ids=["between commit and load", "commit on its way", "before the commit"])
 def test_kill_9_in_a_reset(stack, proxies, spawn, when, how, done):
     proxy = proxies(stack.ledger.port)
     victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)

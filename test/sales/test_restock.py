@@ -96,8 +96,8 @@ def test_restocks_race_each_other_under_load(pair, load):
 
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("when, how, done", [
-    ("before", "lost", False), ("before", "sent", True), ("after", "sent", True)],
-    ids=["before the commit", "commit on its way", "between commit and load"])
+    ("after", "sent", True), ("before", "sent", True), ("before", "lost", False)],
+    ids=["between commit and load", "commit on its way", "before the commit"])
 def test_kill_9_in_a_restock_under_load(stack, proxies, spawn, load, when, how, done):
     proxy = proxies(stack.ledger.port)
     victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
@@ -122,7 +122,7 @@ def test_kill_9_in_a_restock_under_load(stack, proxies, spawn, load, when, how, 
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
 def test_commit_of_a_restock_lost(stack, proxies, spawn, lost):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))

@@ -205,7 +205,7 @@ def test_orders_race_the_end_of_their_sale(pair):
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
 def test_commit_of_the_end_lost(stack, proxies, spawn, lost):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))

@@ -1,5 +1,6 @@
 """Every way not to oversell sells out exactly, repeats safely, and dies as stock/README.md says."""
 
+import itertools
 import time
 
 import pytest
@@ -14,10 +15,13 @@ from harness.standstill import undisturbed
 COUNTERS = ("atomic", "optimistic")  # units that they had taken when they died are missing in Redis
 LEDGER_ONLY = ("single_lock", "database")  # they do not write to Redis
 STRATEGIES = ("segment_lock", *COUNTERS, *LEDGER_ONLY)
+TURN_STEPS = range(1, len(STRATEGIES))
 SOLD_OUT = {"201", "409 sold_out"}
 ANSWERS = SOLD_OUT | {"503 unavailable", "503 outcome_unknown", "503 overloaded"}
 
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
+# So that the short form tries those that it otherwise leaves out.
+every_strategy_backwards = pytest.mark.parametrize("strategy", STRATEGIES[::-1])
 # Faults that test_crash and test_faults try with segment_lock.
 every_other = pytest.mark.parametrize("strategy", STRATEGIES[1:])
 
@@ -47,7 +51,7 @@ def test_two_daemons_sell_exactly_the_total(stack, spawn, load, strategy):
 
 
 @pytest.mark.long(keep=2)
-@every_strategy
+@every_strategy_backwards
 def test_several_lanes_and_skus_sell_out_each_for_itself(stack, spawn, load, strategy):
     pair = [spawn(stack, strategy=strategy, order_workers=3, max_batch=16, **STEADY)
             for _ in range(2)]
@@ -202,18 +206,28 @@ def test_ledger_alone_sells_without_redis(stack, proxies, spawn):
     assert audit_after_faults(daemon) == 20
 
 
+def turns_of(step):
+    """The strategies of one sale after each other."""
+    return [STRATEGIES[turn * step % len(STRATEGIES)] for turn in range(len(STRATEGIES) + 1)]
+
+
+def test_turns_lead_from_each_strategy_to_each_other_one():
+    pairs = [pair for step in TURN_STEPS for pair in itertools.pairwise(turns_of(step))]
+    assert sorted(pairs) == sorted(itertools.permutations(STRATEGIES, 2))
+
+
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("step", range(1, len(STRATEGIES)))
+@pytest.mark.parametrize("step", TURN_STEPS)
 def test_sale_goes_on_after_a_restart_with_any_other_strategy(stack, spawn, step):
-    """A kill in between leaves whatever a strategy can leave behind. All steps together lead from
-    each strategy to each other one: their number is a prime."""
-    daemon = spawn(stack, strategy=STRATEGIES[0])
+    """A kill in between leaves whatever a strategy can leave behind."""
+    turns = turns_of(step)
+    daemon = spawn(stack, strategy=turns[0])
     daemon.reset("demo", 3 * (len(STRATEGIES) + 1) + 1, 7)
     accepted = []
-    for turn in range(len(STRATEGIES) + 1):
-        if turn > 0:
+    for strategy in turns:
+        if accepted:
             daemon.kill()
-            daemon.options["strategy"] = STRATEGIES[turn * step % len(STRATEGIES)]
+            daemon.options["strategy"] = strategy
             daemon.start()
         order = daemon.order(qty=3)
         assert order.status == 201
