@@ -116,12 +116,19 @@ def test_sigstop_longer_than_the_lease_in_mid_load(stack, proxies, spawn, load):
     audit_after_faults(sleeper, accepted=accepted)
 
 
-def test_sleeping_daemon_stops_nobody_from_selling_out(stack, spawn, load):
-    steady, sleeper = spawn(stack), spawn(stack)
+def test_sleeping_daemon_stops_nobody_from_selling_out(stack, proxies, spawn, load):
+    """It holds a segment: its write has not come to the ledger yet."""
+    ledger = proxies(stack.ledger.port)
+    steady, sleeper = spawn(stack), spawn(stack, mysql_url=ledger.url(stack.mysql_url))
     steady.reset("demo", 150, 3)
+    awake = threading.Event()
+    trap = ledger.once(WRITE, before=lambda link: awake.wait(60))
     running = load(sleeper, connections=64, delay_ms=100, stop_after=10**9)
+    trap.wait()
     sleeper.pause()
     accepted = sell_out_after_faults(steady)
+    assert steady.metric("seckill_recoveries_total") > 0
+    awake.set()
     sleeper.cont()
     accepted += running.stop().accepted
     accepted += sell_out_after_faults(sleeper)

@@ -166,10 +166,13 @@ def test_commit_without_an_answer_is_asked_after(stack, proxies, spawn, strategy
 def test_reconcile_in_mid_load_neither_loses_nor_makes_units(stack, spawn, load, strategy):
     pair = [spawn(stack, strategy=strategy, max_batch=8, **STEADY) for _ in range(2)]
     pair[0].reset("demo", 1000, 5)
-    loads = [load(daemon, connections=16, qty=(1, 3)) for daemon in pair]
+    loads = [load(daemon, connections=16, qty=(1, 3), delay_ms=50) for daemon in pair]
+    times = 0  # while there were units left
     while loads[0].process.poll() is None:
+        times += pair[0].stock()["available"] > 0
         pair[0].reconcile()
         time.sleep(0.02)
+    assert times >= 3
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= SOLD_OUT for one in loads)
     pair[0].reconcile()
