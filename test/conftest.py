@@ -39,6 +39,9 @@ def pytest_configure(config):
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
     config.addinivalue_line("markers", "long(keep=0): not for --without-long, but for the first "
                             "`keep` of the function's parameters")
+    # Else a test passes whose thread has failed.
+    config.addinivalue_line("filterwarnings",
+                            "error::pytest.PytestUnhandledThreadExceptionWarning")
     with ExitStack() as running:
         running.enter_context(servers_in_memory())
         config.add_cleanup(running.pop_all().close)

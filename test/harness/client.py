@@ -115,6 +115,16 @@ def parse_headers(lines):
     return http.client.parse_headers(io.BytesIO(lines))
 
 
+def read_head(stream):
+    """The lines of an answer's head."""
+    lines = []
+    while (line := stream.readline()) != b"\r\n":
+        if not line:
+            raise ConnectionError(f"no whole head: {b''.join(lines)!r}")
+        lines.append(line)
+    return lines
+
+
 def send_many(address, requests, timeout=60, source=""):
     """Sends all requests, given as bytes, over one connection at once and reads their answers."""
     answers = []
@@ -122,9 +132,9 @@ def send_many(address, requests, timeout=60, source=""):
         sock.sendall(b"".join(requests))
         with sock.makefile("rb") as stream:
             for _ in requests:
-                status = int(stream.readline().split()[1])
-                headers = parse_headers(b"".join(iter(stream.readline, b"\r\n")) + b"\r\n")
-                answers.append(Response(status, headers,
+                first, *lines = read_head(stream)
+                headers = parse_headers(b"".join(lines) + b"\r\n")
+                answers.append(Response(int(first.split()[1]), headers,
                                         stream.read(int(headers["Content-Length"]))))
     return answers
 

@@ -1,5 +1,5 @@
 -- Posts random orders with wrk; counts every answer and writes down every order id it was given.
--- Arguments after wrk's own: prefix=FILE skus=a,b qty_min=1 qty_max=5 stop_after=2000 delay_ms=0
+-- Arguments after wrk's own: prefix=FILE skus=a,b qty_min=1 qty_max=5 stop_after=300 delay_ms=0
 -- users=1000
 -- Each thread writes FILE.N, line by line: "201 ORDER_ID QTY" or "503 ORDER_ID" (outcome unknown).
 

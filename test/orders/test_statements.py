@@ -16,7 +16,7 @@ MANY = 64  # sales, webhooks and calls at once
 TRIES = 4
 COMMITS, READS = 16, 48  # of many calls; both would be MANY and more if each call had its own
 TURNS = 10  # of the expiry worker, five a second
-READS_AT_REST, UPDATES_AT_REST = 145, MANY // 2  # in that time: some 115, and next to none
+READS_AT_REST, UPDATES_AT_REST = 72, MANY // 4  # a second: some 57, and next to none
 
 
 class Shop:
@@ -125,4 +125,10 @@ def test_rest_costs_nothing_for_each_sale_and_webhook(shop):
     def rest():
         until = turns() + TURNS
         wait_until(lambda: turns() >= until, "turns of the expiry worker")
-    best("rest", (READS_AT_REST, UPDATES_AT_REST), lambda _: shop.counted("update", rest))
+
+    def a_second(_):
+        """The daemon's threads go by the clock: where turns take longer, there are more reads."""
+        began = time.monotonic()
+        found = shop.counted("update", rest)
+        return [number / (time.monotonic() - began) for number in found]
+    best("rest", (READS_AT_REST, UPDATES_AT_REST), a_second)

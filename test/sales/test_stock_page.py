@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import datetime
 
@@ -91,23 +92,19 @@ def test_page_is_never_too_old_and_never_goes_back(stack, spawn, load):
     running = load(daemon, connections=32, delay_ms=50, stop_after=10**9)
     wait_until(lambda: running.accepted, "orders")
     begun, reads = time.time(), daemon.metric(READS)
-    failures = []
 
     def read():
         last = look(daemon)
         while time.time() < begun + 1:
             time.sleep(0.01)
             stock = look(daemon)
-            if moment(stock) < moment(last) or stock["sold"] < last["sold"]:
-                failures.append((last, stock))
+            assert moment(stock) >= moment(last) and stock["sold"] >= last["sold"], (last, stock)
             last = stock
 
-    readers = [threading.Thread(target=read) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(4)]
     for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    assert not failures, failures[:3]
+        reader.result()
     assert daemon.metric(READS) - reads <= (time.time() - begun) / READ_AGAIN_S + 2
     running.stop()
     wait_until(lambda: look(daemon)["sold"] == daemon.stock()["sold"], "the last orders")
@@ -179,23 +176,20 @@ def test_page_never_mixes_rounds(pair):
     """Every picture is that of one round, while another daemon begins one after another."""
     shape = {1: (3, 3)}
     pair[0].reset("demo", 3, 3)
-    ended = threading.Event()
 
     def reset():
         for number in range(15):
             total, segments = 10 + 7 * number, 1 + number % 9
             shape[number + 2] = (total, segments)
             assert pair[0].reset("demo", total, segments)["round"] == number + 2
-        ended.set()
-
-    changing = threading.Thread(target=reset)
-    changing.start()
     seen = set()
-    while not ended.is_set():
-        for stock in (look(pair[1]), pair[1].stock()):
-            assert shape[stock["round"]] == (stock["total"], len(stock["segments"])), stock
-            seen.add(stock["round"])
-    changing.join()
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(reset)
+        while not changing.done():
+            for stock in (look(pair[1]), pair[1].stock()):
+                assert shape[stock["round"]] == (stock["total"], len(stock["segments"])), stock
+                seen.add(stock["round"])
+    changing.result()
     assert len(seen) > 2
 
 

@@ -1,6 +1,7 @@
 """The harness itself: ports, lost connections, what an audit finds in Redis."""
 
 import http.client
+import io
 import os
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def test_connection_that_never_stood_is_lost(monkeypatch):
     monkeypatch.setattr(client, "connect", lambda *_: ResetConnection("127.0.0.1"))
     with pytest.raises(ConnectionResetError):
         client.send(("127.0.0.1", 1), "POST", "/order", {})
+
+
+@pytest.mark.parametrize("answered", [b"", b"HTTP/1.1 201 Created\r\nContent-Le"])
+def test_head_that_ends_early_is_an_error(answered):
+    """A server that died meanwhile; the test would read its end for ever."""
+    with pytest.raises(ConnectionError):
+        client.read_head(io.BytesIO(answered))
 
 
 @pytest.mark.parametrize("available, state", [("4", ""), ("5", "mismatch"), ("rubbish", "damaged")])
