@@ -431,9 +431,10 @@ def test_of_many_sales_the_busiest_have_lines(stack, spawn):
     lines = events(daemon, "progress")
     lines = reversed(lines[:lines.index(total)])
     rates = ("orders_per_s", "p99_ms")  # which tell its own lines from those of the turn before
-    own = list(takewhile(lambda line: all(line.get(rate) == total.get(rate) for rate in rates),
-                         lines))
-    assert len(own) == 5 and all("sku" in line for line in own)
+
+    def is_own(line):  # nor has the line for all sales of that turn a sku
+        return "sku" in line and all(line.get(rate) == total.get(rate) for rate in rates)
+    assert len(list(takewhile(is_own, lines))) == 5
     assert float(total["orders_per_s"]) > 0
 
 
