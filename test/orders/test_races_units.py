@@ -180,4 +180,5 @@ def test_units_that_many_race_for_are_sold_once_and_to_the_last(stack, spawn, nu
         ends += race(pair, number, generator.random())
         number += 1
     print(f"to race {number}: {dict(ends)}")
-    assert set(ends) == {"paid", "cancelled", "expired"}
+    every = {"paid", "cancelled", "expired"}
+    assert set(ends) == every if least > 1 else set(ends) <= every
