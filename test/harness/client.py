@@ -81,8 +81,7 @@ def parse_response(received):
     """The one response in these bytes, which must be whole, and nothing else."""
     head, _, body = received.partition(b"\r\n\r\n")
     first, _, headers = head.partition(b"\r\n")
-    response = Response(int(first.split()[1]),
-                        http.client.parse_headers(io.BytesIO(headers + b"\r\n\r\n")), body)
+    response = Response(int(first.split()[1]), parse_headers(headers + b"\r\n\r\n"), body)
     assert body == b"" or len(body) == int(response.headers["Content-Length"]), received
     return response
 
