@@ -100,11 +100,8 @@ def pytest_terminal_summary(terminalreporter, config):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
     """Keeps what the test has cost, its fixtures included."""
-    since = costs.spent() if costs.VARIABLE in os.environ else None
-    yield
-    if since:
-        costs.keep(item.nodeid, *(after - before
-                                  for before, after in zip(since, costs.spent(), strict=True)))
+    with costs.measured(costs.spent, lambda *times: costs.keep(item.nodeid, *times)):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ typedef int run_group(const char *group, const struct CMUnitTest *tests, size_t 
 /* The linker leads the calls of cmocka's function here (--wrap), and ours to cmocka. */
 run_group __wrap__cmocka_run_group_tests, __real__cmocka_run_group_tests;
 
-static struct CMUnitTest *chosen, *measured; /* the tests that run; they as they were */
-static size_t begun;                         /* how many of them have */
+static struct CMUnitTest *measured; /* the tests that run, as they were */
+static size_t begun;                /* how many of them have */
 
 static double seconds(struct timeval time)
 {
@@ -46,7 +46,7 @@ static void measure(void **state)
     fprintf(stderr, "[     COST ] %s %.3f %.3f\n", test->name, user, system);
 }
 
-static void measure_chosen(size_t count)
+static void measure_all(struct CMUnitTest *chosen, size_t count)
 {
     measured = malloc(count * sizeof *measured);
     begun = 0;
@@ -66,13 +66,13 @@ int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
         fprintf(stderr, "SECKILL_TEST_PART=%s is not I/N\n", text);
         abort();
     }
-    chosen = calloc(count, sizeof *chosen);
+    struct CMUnitTest *chosen = calloc(count, sizeof *chosen);
     size_t chosen_count = 0;
     for (size_t i = part; chosen && i < count; i += parts)
         if (!name || strcmp(tests[i].name, name) == 0)
             chosen[chosen_count++] = tests[i];
     if (chosen_count > 0 && getenv("TEST_COSTS"))
-        measure_chosen(chosen_count);
+        measure_all(chosen, chosen_count);
     int failed = chosen_count == 0
                      ? 0
                      : __real__cmocka_run_group_tests(group, chosen, chosen_count, setup, teardown);

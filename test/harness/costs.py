@@ -4,6 +4,7 @@ that it shares with other tests.
 usage: costs.py FILE    the 100 dearest of the tests in it, and the sums of the files, as a page"""
 
 import collections
+import contextlib
 import os
 import resource
 import sys
@@ -34,6 +35,17 @@ def spent():
 
 def total(times):
     return tuple(map(sum, zip((0, 0), *times, strict=False)))
+
+
+@contextlib.contextmanager
+def measured(times, tell):
+    """If costs are kept: tell(user, system) is told by how much times() has grown within it."""
+    if VARIABLE not in os.environ:
+        yield
+        return
+    since = times()
+    yield
+    tell(*(after - before for before, after in zip(since, times(), strict=True)))
 
 
 def keep(test, user, system):
