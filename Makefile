@@ -112,6 +112,9 @@ ifdef SANITIZE
   CFLAGS      ?= -O1 -g
   instrument  := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 else
+  ifeq ($(origin CFLAGS),undefined)
+    test_cflags := -O0 -g # a quarter of the compiler's time; what the tests test is as shipped
+  endif
   CFLAGS      ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 endif
 LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
@@ -559,9 +562,14 @@ test-growth:
 	@$(MAKE) tests
 	@test/run growth
 
-# What test/browser/package-lock.json and that of test/client name, from npm's registry.
-browser-modules client-modules: %-modules:
-	@npm ci --prefix test/$* --ignore-scripts --no-audit --no-fund --loglevel=error
+# What test/browser/package-lock.json and that of test/client name, from npm's registry. npm lists
+# what it has installed in a file of its own, but may leave that file's time as it was.
+browser-modules client-modules: %-modules: test/%/node_modules/.package-lock.json
+	@:
+$(patsubst %,test/%/node_modules/.package-lock.json,browser client): \
+        test/%/node_modules/.package-lock.json: test/%/package-lock.json test/%/package.json
+	@npm ci --prefix test/$* --ignore-scripts --prefer-offline --no-audit --no-fund --loglevel=error
+	@touch $@
 
 check:
 	@deploy/packages test
