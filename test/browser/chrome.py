@@ -55,6 +55,9 @@ class Chrome:
         line, self.rest = self.rest.split(b"\n", 1)
         return line
 
+    def close_pages(self):
+        self.command("close_all")
+
     def open(self, url, size=DESKTOP, name="page", **options):
         """A new page with nothing stored, in place of the one of this name. options are those of
         Playwright's newContext, such as colorScheme="dark"."""

@@ -9,7 +9,8 @@ import { chromium } from "playwright-core";
 
 const axe = createRequire(import.meta.url)("axe-core");
 const ACTION_MS = 30_000; // for what a user does at once, on a machine with other work
-const POLL_MS = 50; // between two looks at a condition
+const POLL_MS = 50; // between two looks at a condition, at first
+const POLL_MS_MAX = 200;
 const LAUNCH = {
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
   headless: true,
@@ -35,8 +36,12 @@ function watch(page, errors) {
 
 // Accessibility findings that axe calls serious or worse, one line each.
 async function findings(page) {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  if (!await page.evaluate("'axe' in globalThis")) {
+    await page.evaluate(axe.source);
+  }
+  // It need not describe what passes.
+  const { violations } = await page.evaluate(
+    () => globalThis.axe.run({ resultTypes: ["violations"] }));
   return violations.filter(({ impact }) => impact === "serious" || impact === "critical")
     .flatMap(({ id, help, nodes }) =>
       nodes.map(({ target, failureSummary }) => `${id}: ${help}: ${target}: ${failureSummary}`));
@@ -57,6 +62,9 @@ const commands = {
     await pages.get(name)?.context.close();
     pages.delete(name);
   },
+  async close_all() {
+    await Promise.all([...pages.keys()].map((name) => commands.close({ name })));
+  },
   async page({ name, method, args }) {
     const [object, verb] = method.includes(".") ? method.split(".") : [null, method];
     const { page } = pages.get(name);
@@ -70,12 +78,13 @@ const commands = {
   },
   // Not waitForFunction: it makes a function of the text in the page; a strict policy forbids that.
   async wait({ name, code, timeout }) {
-    const until = Date.now() + timeout;
+    const began = Date.now();
     while (!await pages.get(name).page.evaluate(code)) {
-      if (Date.now() > until) {
+      const waited = Date.now() - began;
+      if (waited > timeout) {
         throw new Error(`Timeout of ${timeout} ms`);
       }
-      await setTimeout(POLL_MS);
+      await setTimeout(Math.min(Math.max(waited / 10, POLL_MS), POLL_MS_MAX));
     }
   },
   axe: ({ name }) => findings(pages.get(name).page),
