@@ -30,7 +30,7 @@ def tool(name, *arguments):
 @pytest.fixture(scope="module")
 def types():
     status, told, error = tool("openapi-typescript", DESCRIPTION, "--output",
-                               "generated/schema.d.ts")
+                               "generated/schema.ts")
     assert status == 0, told + error
 
 
