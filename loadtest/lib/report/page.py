@@ -1,5 +1,6 @@
 """The report as one HTML page that needs nothing beside it: what the template shows."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -160,11 +161,16 @@ def figures(results):
                           where["machine"])
 
 
-def page(results):
+@functools.cache
+def template():
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
-    return environment.get_template("report.html.j2").render(
+    return environment.get_template("report.html.j2")
+
+
+def page(results):
+    return template().render(
         **origin(results), **summary.audits(results), **aims(results),
         headline=summary.headline(results), tiles=summary.tiles(results),
         overview=Markup(plots.overview(results)), run_head=HEAD, more_head=MORE_HEAD,

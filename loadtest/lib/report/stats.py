@@ -1,5 +1,6 @@
 """Judges by medians and a bootstrap whether two sets of rounds differ by more than their noise."""
 
+import functools
 import math
 import random
 import statistics
@@ -42,10 +43,18 @@ def around(value, count, pool, seed=1):
     spread to judge by."""
     if len(pool) < 2:
         return None
+    low, high = factors(count, tuple(pool), seed)
+    return value * low, value * high
+
+
+@functools.cache
+def factors(count, pool, seed):
+    """The ends of the interval as factors of the median: runs of a campaign with as many rounds
+    have the same."""
     dice = random.Random(seed)
     drawn = sorted(statistics.median(dice.choices(pool, k=count)) for _ in range(DRAWS))
     edge = int(DRAWS * (1 - CONFIDENCE) / 2)
-    return value * math.exp(drawn[edge]), value * math.exp(drawn[-1 - edge])
+    return math.exp(drawn[edge]), math.exp(drawn[-1 - edge])
 
 
 def verdict(low, high):
