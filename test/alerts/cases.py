@@ -17,18 +17,23 @@ from harness.proxy import COMMIT
 from harness.servers import MariaServer
 
 CASES = {}
+# The cases that stop a server or change its settings have servers of their own: what is shared gets
+# nothing back but its rows and keys.
+BREAKS_SERVERS = set()
 
 
-def case(alert):
+def case(alert, breaks_servers=False):
     def add(function):
         assert alert not in CASES
         CASES[alert] = function
+        if breaks_servers:
+            BREAKS_SERVERS.add(alert)
         return function
     return add
 
 
 class Scene:
-    """A case's resources: servers of its own, daemons, and threads that end with it."""
+    """A case's resources: servers, daemons, and threads that end with it."""
 
     def __init__(self, stack, spawn, proxies, clock):
         self.stack, self.spawn, self.proxies, self.clock = stack, spawn, proxies, clock
@@ -64,6 +69,7 @@ class Scene:
         self.ends.close()
         for thread in self.threads:
             thread.join(30)
+            assert not thread.is_alive()
 
 
 def order(daemon, **what):
@@ -130,13 +136,13 @@ def clock_skew(scene):
 
 # ---- servers ----
 
-@case("SeckillRedisDown")
+@case("SeckillRedisDown", breaks_servers=True)
 def redis_down(scene):
     scene.daemon()
     return scene.stack.redis_server.kill
 
 
-@case("SeckillRedisRefusesWrites")
+@case("SeckillRedisRefusesWrites", breaks_servers=True)
 def redis_refuses(scene):
     scene.daemon()
     return lambda: scene.stack.redis("REPLICAOF", "127.0.0.1", free_port())
@@ -150,19 +156,19 @@ def redis_nodes_down(scene):
     return lambda: cluster.nodes[0].kill()
 
 
-@case("SeckillRedisEvicts")
+@case("SeckillRedisEvicts", breaks_servers=True)
 def redis_evicts(scene):
     scene.daemon()
     return lambda: scene.stack.redis("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 
 
-@case("SeckillLedgerDown")
+@case("SeckillLedgerDown", breaks_servers=True)
 def ledger_down(scene):
     scene.daemon()
     return lambda: scene.stack.maria_server.signal(signal.SIGSTOP)
 
 
-@case("SeckillLedgerReadOnly")
+@case("SeckillLedgerReadOnly", breaks_servers=True)
 def ledger_read_only(scene):
     ledger = scene.stack.ledger
     ledger.run("CREATE USER shop@127.0.0.1; GRANT ALL ON seckill.* TO shop@127.0.0.1")
@@ -170,7 +176,7 @@ def ledger_read_only(scene):
     return lambda: ledger.run("SET GLOBAL read_only = 1")
 
 
-@case("SeckillLedgerSplit")
+@case("SeckillLedgerSplit", breaks_servers=True)
 def ledger_split(scene):
     other = MariaServer(scene.ends.enter_context(TemporaryDirectory()))
     scene.ends.callback(other.close)
@@ -182,7 +188,7 @@ def ledger_split(scene):
     return lambda: other.client.run("SET GLOBAL read_only = 0")
 
 
-@case("SeckillLedgerNotDurable")
+@case("SeckillLedgerNotDurable", breaks_servers=True)
 def ledger_not_durable(scene):
     scene.daemon()
     return lambda: scene.stack.ledger.run("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
@@ -205,7 +211,7 @@ def ledger_clock_unsteady(scene):
 
 # ---- orders ----
 
-@case("SeckillOrdersUnavailable")
+@case("SeckillOrdersUnavailable", breaks_servers=True)
 def orders_unavailable(scene):
     daemon = scene.daemon()
     daemon.reset()

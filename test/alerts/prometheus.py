@@ -103,7 +103,7 @@ class Prometheus(Program):
             now = self.api("rules")[1]["data"]["groups"]
             return all(one["lastEvaluation"] > before[one["name"]] for one in now)
         for _ in range(3):
-            wait_until(later, "another evaluation")
+            wait_until(later, "another evaluation", pause=0.1)
             before = {one["name"]: one["lastEvaluation"]
                       for one in self.api("rules")[1]["data"]["groups"]}
 
