@@ -25,6 +25,7 @@ class Link:
     def __init__(self, client, server):
         self.client, self.server = client, server
         self.trap = None
+        self.lost = False  # its client gets no more answers
         self.answered = threading.Event()
 
     def cut_client(self):
@@ -79,11 +80,16 @@ class FaultProxy:
         self._flowing.set()
 
     def cut(self):
-        """Closes every connection and accepts new ones."""
+        """Closes every connection, accepts new ones, returns how many it has closed. Nobody gets an
+        answer by a connection that is still open meanwhile, where a browser would repeat what it
+        had sent by another."""
         with self._lock:
-            links = list(self._links)
+            links = [link for link in self._links if not link.lost]
+            for link in links:
+                link.lost = True
         for link in links:
             link.cut()
+        return len(links)
 
     def refuse(self):
         """Closes every connection and refuses new ones until admit()."""
@@ -183,7 +189,7 @@ class FaultProxy:
                 if trap.after:
                     trap.after(link)
                 link.answered.set()
-            if not self.deaf:
+            if not self.deaf and not link.lost:
                 _send(link.client, data)
         link.answered.set()
         _shut(link.client)
