@@ -28,12 +28,12 @@ class Ledger:
         self.user, self.password = parts.username or "root", unquote(parts.password or "")
         self.host, self.port, self.database = parts.hostname, parts.port, parts.path.strip("/")
 
-    def connect(self, database, timeout=60):
+    def connect(self, database, timeout=60, socket=None):
         """Without converters every cell stays the text that the server sends."""
         return pymysql.connect(
-            host=self.host, port=self.port, user=self.user, password=self.password,
-            database=database or None, charset="utf8mb4", autocommit=True, conv={},
-            connect_timeout=10, read_timeout=timeout, write_timeout=timeout,
+            host=self.host, port=self.port, unix_socket=socket, user=self.user,
+            password=self.password, database=database or None, charset="utf8mb4", autocommit=True,
+            conv={}, connect_timeout=10, read_timeout=timeout, write_timeout=timeout,
             client_flag=CLIENT.MULTI_STATEMENTS)
 
     @contextmanager
