@@ -45,6 +45,7 @@ class Description:
     def __init__(self):
         text = (ROOT / "service/openapi.json").read_text(encoding="utf-8")
         self.document = json.loads(text)
+        self.resolver = RefResolver("", self.document)  # remembers where it has found what
         self.operations = {}  # {(method, path): operation}
         self.by_id = {}  # {operationId: (method, path, operation)}
         for path, item in self.document["paths"].items():
@@ -85,8 +86,7 @@ class Description:
                 for name, example in content.get("examples", {}).items()}
 
     def validate(self, schema, value):
-        resolver = RefResolver("", self.document)
-        Draft202012Validator(schema, resolver=resolver).validate(value)
+        Draft202012Validator(schema, resolver=self.resolver).validate(value)
 
     def check_headers(self, response, headers):
         """An answer has the headers that its description names."""
