@@ -116,6 +116,7 @@ else
     test_cflags := -O0 -g # a quarter of the compiler's time; what the tests test is as shipped
   endif
   CFLAGS      ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+  test_cflags := -O0 -g # a quarter of the time of the compiler; what they test is as shipped
 endif
 LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
 WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
@@ -179,6 +180,7 @@ $(daemon): $(BUILD)/service/main.o $(archive)
 $(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
 $(tests): $(BUILD)/test/part.o
+$(if $(test_cflags),$(call object,$(test_src)): private CFLAGS = $(test_cflags))
 $(filter-out $(ctl_tests),$(tests)): $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
 $(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
