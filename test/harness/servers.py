@@ -101,12 +101,15 @@ class RedisServer(Server):
 
 
 def mysqld_argv(directory, port, *options):
-    """Without a binary log and without a schema of figures, which MySQL has unless it is told."""
+    """Without a binary log and without a schema of figures, which MySQL has unless it is told, and
+    with small caches for MyISAM and Aria, which have system and temporary tables alone."""
+    small = ["--key-buffer-size=1M", "--loose-aria-pagecache-buffer-size=8M",
+             "--innodb-autoextend-increment=8"]
     mysql = ["--skip-log-bin", "--performance-schema=OFF", "--loose-mysqlx=OFF",
              "--secure-file-priv=NULL", "--loose-innodb-redo-log-capacity=16M"]
     return [MYSQLD, "--no-defaults", f"--datadir={directory}/data", f"--user={getpass.getuser()}",
             f"--tmpdir={directory}", f"--socket={directory}/sock", f"--port={port}",
-            "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=500",
+            "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=500", *small,
             *(mysql if is_mysql() else ["--innodb-log-file-size=16M"]), *options]
 
 
