@@ -35,6 +35,7 @@ enum {
     RED_SERVERS = 3,
     LEASE_MS = 15000,
     POLL_MS = 300,
+    REQUEST_MS = 5000, /* for one request, a handshake of TLS included, on a busy machine */
     PATIENCE_MS = 30000,
     SLACK_MS = 9000, /* that a busy machine may add to a wait */
 };
@@ -184,6 +185,7 @@ static inline struct seclock_client *client_open(enum seclock_kind kind,
     options.prefix = servers.prefix;
     options.lease_ms = options.lease_ms ? options.lease_ms : LEASE_MS;
     options.poll_ms = options.poll_ms ? options.poll_ms : POLL_MS;
+    options.timeout_ms = options.timeout_ms ? options.timeout_ms : REQUEST_MS;
     assert_result(seclock_open(&options, &client), SECLOCK_OK);
     return client;
 }
