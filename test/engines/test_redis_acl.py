@@ -43,7 +43,9 @@ def live(daemon, other, admin):
     for order in late:
         wait_until(lambda order=order: daemon.get(f"/order/{order}").json()["status"] == "expired",
                    "expiry")
-    wait_until(lambda: other.order(user_id="next").status == 201, "units that came back")
+    back = wait_until(lambda: (answer := other.order(user_id="next")).status == 201 and answer,
+                      "units that came back")
+    assert other.pay(back.json()["order_id"]).status == 200  # else it expires meanwhile
     daemon.change(paused=True)
     wait_until(lambda: other.order().answer == "409 sale_paused", "the other daemon's news")
     wait_until(lambda: daemon.admin("GET", "/events").json()["events"], "the feed")
