@@ -116,7 +116,6 @@ else
     test_cflags := -O0 -g # a quarter of the compiler's time; what the tests test is as shipped
   endif
   CFLAGS      ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
-  test_cflags := -O0 -g # a quarter of the time of the compiler; what they test is as shipped
 endif
 LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
 WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
