@@ -7,12 +7,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
-import pymysql
 import pytest
 
 from harness.audit import answered, audit, audit_after_faults, sell_out_after_faults
 from harness.client import assert_problem
 from harness.daemon import HASTY, STEADY
+from harness.ledger import kill_sessions
 from harness.processes import wait_until
 from harness.proxy import COMMIT, WRITE, Link
 from harness.servers import is_mysql
@@ -563,18 +563,8 @@ def kill_connections(stack):
     """Kills the sessions of all daemons and returns how many there were. It comes by the daemons'
     way: by another it is another account, whose sessions alone it sees."""
     socket, = parse_qs(urlsplit(stack.mysql_url).query).get("socket", [None])
-    killed = 0
-    with (stack.ledger.connect(stack.ledger.database, socket=socket) as connection,
-          connection.cursor() as cursor):
-        cursor.execute("SELECT id FROM information_schema.processlist"
-                       " WHERE db = DATABASE() AND id <> CONNECTION_ID()")
-        for number, in cursor.fetchall():
-            try:
-                cursor.execute(f"KILL {number}")
-                killed += 1
-            except pymysql.OperationalError:
-                pass  # the connection has ended already
-    return killed
+    with stack.ledger.connect(stack.ledger.database, socket=socket) as connection:
+        return kill_sessions(connection, "db = DATABASE() AND id <> CONNECTION_ID()")
 
 
 @pytest.mark.long(keep=1)

@@ -1,6 +1,6 @@
 """Statements for the ledger's database, by PyMySQL."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote, urlsplit
 
 import pymysql
@@ -17,6 +17,18 @@ def numbers(count):
     """For statements: a table of the numbers from 1 on, in its column seq."""
     return (f"JSON_TABLE(CONCAT('[0', REPEAT(',0', {count} - 1), ']'), '$[*]'"
             " COLUMNS(seq FOR ORDINALITY)) numbers")
+
+
+def kill_sessions(connection, which):
+    """Kills the sessions for which the condition holds; returns how many there were."""
+    killed = 0
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT id FROM information_schema.processlist WHERE {which}")
+        for number, in cursor.fetchall():
+            with suppress(pymysql.MySQLError):  # the session has ended already
+                cursor.execute(f"KILL {int(number)}")
+                killed += 1
+    return killed
 
 
 class Ledger:

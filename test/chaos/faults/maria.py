@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pymysql
 
 from chaos.kinds import kind, one_of, seconds, times
-from harness.ledger import numbers
+from harness.ledger import kill_sessions, numbers
 from harness.processes import PROGRAM, HarnessError
 
 FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set
@@ -18,7 +18,7 @@ MANY = 500               # what harness/servers.py starts it with
 LONG = 40 << 20          # bytes, more than the server's other files have
 LENGTHEN = ("CREATE TABLE long_log (a LONGBLOB); INSERT INTO long_log"
             f" SELECT REPEAT('x', 1048576) FROM {numbers(40)}; DROP TABLE long_log")
-SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = 'seckill'"
+SESSIONS = "user = 'seckill'"
 SEGMENTS = "SELECT * FROM stock_segment FOR UPDATE"
 ROW = "SELECT * FROM stock_segment WHERE sku = '{}' AND segment = 0 FOR UPDATE"
 REPORT = " UNION ".join(f"(SELECT user_id FROM {table} LIMIT 1)"
@@ -58,19 +58,11 @@ def maria_read_only(cluster, lasts):
     cluster.ledger.run("SET GLOBAL read_only = 0", database="")
 
 
-def kill_sessions(connection):
-    with connection.cursor() as cursor:
-        cursor.execute(SESSIONS)
-        for number, in cursor.fetchall():
-            with suppress(pymysql.MySQLError):  # the session has ended already
-                cursor.execute(f"KILL {int(number)}")
-
-
 @kind("maria", count=times(1, 15))
 def maria_sessions_killed(cluster, count):
     with cluster.ledger.connect("") as connection:
         for _ in range(count):
-            kill_sessions(connection)
+            kill_sessions(connection, SESSIONS)
             time.sleep(0.05)
 
 
@@ -82,7 +74,7 @@ def maria_out_of_connections(cluster, lasts):
         try:
             end = time.monotonic() + lasts
             while time.monotonic() < end:
-                kill_sessions(admin)
+                kill_sessions(admin, SESSIONS)
                 with suppress(pymysql.MySQLError):
                     for _ in range(FEWEST_CONNECTIONS):
                         open_until.enter_context(cluster.ledger.connect(""))
