@@ -1,6 +1,6 @@
-/* Preloaded into a daemon or a Redis, shifts two of its clocks: the wall clock, as an administrator
- * does, and the time since boot, as a host's sleep does. The file SHIFTED_CLOCK holds both shifts
- * in ms, as two native 64-bit numbers; a test may write it at any time. */
+/* Preloaded into a daemon or a server, shifts two of its clocks: the wall clock, as an
+ * administrator does, and the time since boot, as a host's sleep does. The file SHIFTED_CLOCK holds
+ * both shifts in ms, as two native 64-bit numbers; a test may write it at any time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -39,7 +39,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return result;
 }
 
-/* Likewise: Redis takes its time of day from it. */
+/* Likewise: Redis takes the time of day from it. */
 int gettimeofday(struct timeval *now, void *zone)
 {
     struct timespec exact;

@@ -9,6 +9,7 @@ import pytest
 
 from cases import BREAKS_SERVERS, CASES, Scene
 from harness.processes import ROOT, wait_until
+from harness.stack import PrivateStack
 from prometheus import FOLDER, RULES, Prometheus
 
 TEXT = RULES.read_text()
@@ -17,8 +18,12 @@ PAGE = (ROOT / "docs" / "alerts.md").read_text()
 
 
 @pytest.fixture
-def servers(request, alert):
-    return request.getfixturevalue("private_stack" if alert in BREAKS_SERVERS else "stack")
+def servers(request, alert, clock):
+    if alert not in BREAKS_SERVERS:
+        yield request.getfixturevalue("stack")
+        return
+    with PrivateStack(maria_clock=clock) as private:
+        yield private
 
 
 @pytest.fixture

@@ -104,7 +104,6 @@ class Cluster:
         path = self.directory / f"daemon{number}"
         path.mkdir(exist_ok=True)
         self.clocks.append(Clock(path / "clock"))
-        self.clocks[-1].boot_s = 0  # the time since boot never goes back
         # A port of its own for good: clients come back to the same address.
         daemon = PlainDaemon(PROGRAM, self.stack, path, listen=f"127.0.0.1:{free_port()}",
                              redis_url=redis_url, mysql_url=mysql_url, **OPTIONS)

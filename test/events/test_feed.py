@@ -328,7 +328,7 @@ def test_waiting_time_is_told_while_nobody_is_elected(private_stack, spawn):
 @pytest.fixture
 def stack_in_time(clock):
     """Its Redis sees the clock shifted."""
-    with PrivateStack(clock=clock) as stack:
+    with PrivateStack(redis_clock=clock) as stack:
         yield stack
 
 

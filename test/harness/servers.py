@@ -85,8 +85,7 @@ class RedisServer(Server):
 
     def __init__(self, directory, clock=None):
         super().__init__(directory)
-        shifts = clock.environment().items() if clock else ()
-        self.before = ["env", *(f"{name}={value}" for name, value in shifts)] if clock else []
+        self.before = clock.argv() if clock else []
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = Redis(self.url)
 
@@ -124,8 +123,11 @@ ROOT_WITHOUT_PASSWORD = "".join(user_sql(f"root@'{host}'", "ALL ON *.*")
 
 
 class MariaServer(Server):
-    def __init__(self, directory, *options):
+    """With a `clock`, its time of day may be shifted."""
+
+    def __init__(self, directory, *options, clock=None):
         super().__init__(directory)
+        self.before = clock.argv() if clock else []
         self.options = options
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
@@ -133,8 +135,9 @@ class MariaServer(Server):
         (self.directory / "init.sql").write_text(ROOT_WITHOUT_PASSWORD, encoding="ascii")
 
     def argv(self):
-        return mysqld_argv(self.directory, self.port, f"--init-file={self.directory}/init.sql",
-                           "--innodb-buffer-pool-size=64M", *self.options)
+        return [*self.before, *mysqld_argv(
+            self.directory, self.port, f"--init-file={self.directory}/init.sql",
+            "--innodb-buffer-pool-size=64M", *self.options)]
 
 
 def copy_template(data):

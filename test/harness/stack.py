@@ -98,18 +98,20 @@ class Migrated:
 
 
 class PrivateStack:
-    """Context manager: servers of one test, which may kill them. `clock` is for Redis, the options
-    for MariaDB."""
+    """Context manager: servers of one test, which may kill them and shift the clock of each. The
+    options are for MariaDB."""
 
-    def __init__(self, *maria_options, clock=None):
-        self.maria_options, self.clock = maria_options, clock
+    def __init__(self, *maria_options, redis_clock=None, maria_clock=None):
+        self.maria_options = maria_options
+        self.redis_clock, self.maria_clock = redis_clock, maria_clock
 
     def __enter__(self):
         self.directory = server_folder()
         self.servers = []
         try:
-            for name, make in (("redis", lambda path: RedisServer(path, self.clock)),
-                               ("maria", lambda path: MariaServer(path, *self.maria_options))):
+            for name, make in (("redis", lambda path: RedisServer(path, self.redis_clock)),
+                               ("maria", lambda path: MariaServer(path, *self.maria_options,
+                                                                  clock=self.maria_clock))):
                 path = Path(self.directory, name)
                 path.mkdir()
                 self.servers.append(make(path))

@@ -12,6 +12,7 @@ from harness.client import assert_problem
 from harness.clock import Clock
 from harness.daemon import STEADY
 from harness.processes import wait_until
+from harness.stack import PrivateStack
 
 
 @pytest.fixture
@@ -91,13 +92,20 @@ def test_clock_that_steps_in_mid_run_changes_no_order(stack, spawn, clock):
     assert audit_after_faults(daemon) == 3
 
 
-def test_daemon_is_not_ready_while_its_clock_and_the_ledgers_step_apart(stack, spawn, clock):
-    """As seen from the daemon, whose time since boot steps, the ledger's clock does."""
-    daemon = spawn(stack, env=clock.environment(), **STEADY)
+@pytest.fixture
+def stack_in_time(clock):
+    """Its ledger sees the clock shifted."""
+    with PrivateStack(maria_clock=clock) as stack:
+        yield stack
+
+
+def test_daemon_is_not_ready_while_the_clock_of_the_ledger_steps(stack_in_time, spawn, clock):
+    stack = stack_in_time
+    daemon = spawn(stack, **STEADY)
     daemon.reset("demo", 10, 2, pay_within_s=600)
 
     def unsteady():
-        clock.set(boot_s=random.choice((0, 2)))
+        clock.set(wall_s=random.choice((0, 2)))
         ready = daemon.get("/readyz")
         return ready.status == 503 and ready.json()["ledger"] == "clock_unsteady"
     wait_until(unsteady, "a step")
