@@ -10,8 +10,7 @@ from harness.processes import ROOT, clean_environment
 
 
 def run(*argv, cwd):
-    return subprocess.run(argv, cwd=cwd, env=clean_environment(), text=True, capture_output=True,
-                          timeout=60)
+    return subprocess.run(argv, cwd=cwd, env=clean_environment(), text=True, capture_output=True)
 
 
 @pytest.fixture

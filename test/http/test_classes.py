@@ -245,10 +245,10 @@ def test_few_operators_are_never_held_while_a_crowd_connects(stack, spawn, load)
 def test_daemon_stops_with_calls_held(stack, spawn, load):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
-    with load(daemon, connections=128, seconds=60):
-        lookers = crowd(daemon, "/stock/demo", 60)  # until calls were held
+    with load(daemon, connections=128, seconds=150):
+        lookers = crowd(daemon, "/stock/demo", 150)  # until calls were held
         wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held",
-                   timeout=60)
+                   timeout=150)
         daemon.stop()
         lookers.kill()
         lookers.communicate()

@@ -81,7 +81,7 @@ def test_buyer_who_leaves_while_the_ledger_stands_still_costs_no_core(private_st
 
 def test_orders_of_half_closed_clients_are_answered(private_stack, spawn, many_files):
     """However many wait at one HTTP thread while the ledger stands still."""
-    daemon = spawn(private_stack, http_threads=1, admin_listen="127.0.0.1:0")
+    daemon = spawn(private_stack, http_threads=1, admin_listen="127.0.0.1:0", deadline_ms=60_000)
     daemon.reset(total=2 * ORDERS)
     with ExitStack() as clients:
         with standing_still(private_stack.maria_server):
