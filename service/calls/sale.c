@@ -319,8 +319,9 @@ static void reconcile(struct service_worker *worker, struct request *request)
     bool done = result == STOCK_ADMIN_OK;
     answer_result(worker, request, result, done ? report_json(sku, report) : NULL);
     call_end_action(result_level(result), "reconcile", worker->service, request, sku,
-                    "result=%s differences=%zu repaired=%zu", result_of(result)->name,
-                    done ? report->difference_count : 0, done ? report->repaired : 0);
+                    "result=%s differences=%zu repaired=%zu consistent=%s", result_of(result)->name,
+                    done ? report->difference_count : 0, done ? report->repaired : 0,
+                    done && report->consistent ? "yes" : "no");
     free(report);
 }
 
