@@ -1,12 +1,14 @@
 """make dist: the archive of a version builds what the tree builds, whoever makes it."""
 
 import hashlib
+import shutil
 import subprocess
 import tarfile
+from pathlib import Path
 
 import pytest
 
-from harness.processes import ROOT, clean_environment
+from harness.processes import ROOT, clean_environment, server_folder
 
 
 def run(*argv, cwd):
@@ -14,21 +16,29 @@ def run(*argv, cwd):
 
 
 @pytest.fixture
-def clone(tmp_path):
-    """The tree as it is, committed."""
+def clone():
+    """The tree as it is, committed; in memory, for its files are many."""
+    folder = Path(server_folder())
+    try:
+        yield commit_tree(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def commit_tree(folder):
     if run("git", "rev-parse", "--git-dir", cwd=ROOT).returncode != 0:
         pytest.skip("not a repository")
-    run("git", "clone", "-q", ROOT, "clone", cwd=tmp_path)
+    run("git", "clone", "-q", ROOT, "clone", cwd=folder)
     listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
-            (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "clone" / name).write_bytes((ROOT / name).read_bytes())
-            (tmp_path / "clone" / name).chmod((ROOT / name).stat().st_mode)
-    run("git", "add", "-A", cwd=tmp_path / "clone")
+            (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
+            (folder / "clone" / name).chmod((ROOT / name).stat().st_mode)
+    run("git", "add", "-A", cwd=folder / "clone")
     run("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "t",
-        cwd=tmp_path / "clone")
-    return tmp_path / "clone"
+        cwd=folder / "clone")
+    return folder / "clone"
 
 
 @pytest.mark.long

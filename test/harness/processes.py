@@ -95,7 +95,7 @@ def free_port():
                 return port
 
 
-def wait_until(condition, what, timeout=30, pause=0.02):
+def wait_until(condition, what, timeout=100, pause=0.02):
     """Polls until condition() is truthy and returns that; the timeout is a bound for hangs. The
     longer it takes, the longer are the pauses: a tenth of the time so far, up to PAUSE_MAX."""
     began = time.monotonic()
