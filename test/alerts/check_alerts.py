@@ -100,7 +100,7 @@ def test_the_page_has_a_section_for_every_alert():
                          ids=lambda words: " ".join(words[:2]))
 def test_promtool_agrees(words):
     done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True,
-                          timeout=120, check=False)
+                          check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -157,5 +157,5 @@ def test_promtool_finds_nothing_wrong_in_the_metrics(daemon):
     daemon.reset()
     wait_until(lambda: daemon.metric('seckill_sale_units{sku="demo"}') > 0, "the sale's figures")
     checked = subprocess.run(["promtool", "check", "metrics"], input=daemon.get("/metrics").body,
-                             capture_output=True, timeout=60, check=False)
+                             capture_output=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

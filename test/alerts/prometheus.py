@@ -109,5 +109,5 @@ class Prometheus(Program):
 
     def wait_firing(self, name):
         """Until the alert fires; gives its labels."""
-        wait_until(lambda: name in self.names(), f"the alert {name}", timeout=60, pause=0.2)
-        return next(labels for found, labels in self.firing() if found == name)
+        return wait_until(lambda: [labels for found, labels in self.firing() if found == name],
+                          f"the alert {name}", pause=0.2)[0]
