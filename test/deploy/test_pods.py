@@ -163,14 +163,13 @@ def one_ledger_dies(pods, load, alive, dead):
         assert pods.ask(method, path).status == 200, path
     assert pods.order(SKUS[alive]).status == 201
     wait_until(lambda: pods.daemons[alive].stock(SKUS[alive])["sold"] > before + 200,
-               "the load on the other pod to go on", timeout=PATIENCE_S)
+               "the load on the other pod to go on")
     loads[alive].stop()
     assert set(loads[alive].answers) == {"201"}
     assert UNAVAILABLE == pods.ctl("status", UNAVAILABLE).returncode
     assert "503" not in pods.ctl(f"audit {SKUS[alive]} --pod {alive} --wait 60").stderr
     pods.stacks[dead].maria_server.start()
-    wait_until(lambda: pods.order(SKUS[dead]).status == 201, "a sale by the pod that was down",
-               timeout=PATIENCE_S)
+    wait_until(lambda: pods.order(SKUS[dead]).status == 201, "a sale by the pod that was down")
     loads[dead].stop()
     for pod, sku in enumerate(SKUS):
         audit_after_faults(pods.daemons[pod], sku, loads[pod].accepted)

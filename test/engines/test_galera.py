@@ -33,8 +33,7 @@ def test_writer_killed_in_mid_load(engine, stack, spawn, load):
         first.kill()
         engine.primary = second
     selling.through(fault)
-    wait_until(lambda: all(moved_to(daemon, second) for daemon in selling.pair), "a new writer",
-               timeout=60)
+    wait_until(lambda: all(moved_to(daemon, second) for daemon in selling.pair), "a new writer")
     selling.finish()
 
 
@@ -64,10 +63,10 @@ def test_node_that_lags_is_the_last_resort(engine, stack, spawn):
     daemon.reset("demo", 10, 2)
     first, second, third = engine.nodes
     first.run("SET GLOBAL wsrep_desync = ON")
-    wait_until(lambda: moved_to(daemon, second), "a new writer", timeout=60)
+    wait_until(lambda: moved_to(daemon, second), "a new writer")
     for node in (second, third):
         node.run("SET GLOBAL wsrep_desync = ON")
-    wait_until(lambda: moved_to(daemon, first), "the first node again", timeout=60)
+    wait_until(lambda: moved_to(daemon, first), "the first node again")
     assert {node.status("wsrep_local_state") for node in engine.nodes} == {"2"}
     sells_out(daemon, 10)
 
@@ -114,7 +113,7 @@ def test_node_outside_the_primary_component_is_left(engine, stack, spawn):
     assert daemon.order().status == 201
     first.run("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
     engine.primary = second
-    wait_until(lambda: moved_to(daemon, second), "a new writer", timeout=60)
+    wait_until(lambda: moved_to(daemon, second), "a new writer")
     both.mysql_url, both.ledger = second.url, second.client
     assert first.status("wsrep_cluster_status") == "non-Primary"
     sells_out(daemon, 10)

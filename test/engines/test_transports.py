@@ -62,14 +62,14 @@ def ca(file):
          "no such certificate", "a plain port", "no such socket"])
 def test_wrong_doors_are_told(doors, stack, spawn, url, words):
     daemon = spawn(shop_at(doors, stack), ready=False, redis_url=url(doors), **HASTY)
-    wait_until(lambda: words in daemon.log(), f"{words!r} in the log", timeout=30)
+    wait_until(lambda: words in daemon.log(), f"{words!r} in the log")
     assert daemon.get("/readyz").status == 503
 
 
 def test_server_that_wants_a_certificate_gets_none(mutual_doors, stack, spawn):
     url = f"rediss://localhost:{mutual_doors.tls_port}?ca={mutual_doors.certificates.ca}"
     daemon = spawn(shop_at(mutual_doors, stack), ready=False, redis_url=url)
-    wait_until(lambda: "certificate required" in daemon.log(), "the reason in the log", timeout=30)
+    wait_until(lambda: "certificate required" in daemon.log(), "the reason in the log")
 
 
 @pytest.mark.long(keep=2)

@@ -198,7 +198,7 @@ def test_failing_receiver_is_tried_every_15_seconds(daemon, receiver):
     first = len(receiver.deliveries)
     receiver.answer = lambda delivery: (
         200 if len(receiver.deliveries) == first + 1 or many.wait(30) >= 0 else 500, {})
-    wait_until(lambda: len(receiver.taken) >= 4, "the receiver's events", timeout=60)
+    wait_until(lambda: len(receiver.taken) >= 4, "the receiver's events")
     many.abort()
     receiver.answer = lambda delivery: (200, {})
 
@@ -387,7 +387,7 @@ def test_event_that_always_fails_outlives_the_feed(daemon, spawn, receiver):
     assert all(daemon.pay(order).status == 200 for order in [poison, *others])
     receiver.has(2)
     wait_until(lambda: get(daemon).get("retrying_since") and get(daemon)["lag"] == 0,
-               "the webhook to pass what fails", timeout=60, pause=0.1)
+               "the webhook to pass what fails", pause=0.1)
     entry, = daemon.admin("GET", "/admin/webhooks/w/undelivered").json()["undelivered"]
     assert entry["body"]["subject"] == poison and "given_up_at" not in entry
     assert entry["last_answer"].startswith("500")
@@ -403,7 +403,7 @@ def test_event_that_always_fails_outlives_the_feed(daemon, spawn, receiver):
     assert heir.cancel(later[0]).status == 200
     receiver.answer = lambda delivery: (200, {})
     wait_until(lambda: poison in {event["subject"] for event in receiver.events},
-               "the event that has failed", timeout=60)
+               "the event that has failed")
     wait_until(lambda: not heir.admin("GET", "/admin/webhooks/w/undelivered")
                .json()["undelivered"], "its note to go")
 

@@ -28,7 +28,7 @@ def test_kill_9_in_mid_load_again_and_again(stack, slow_ledger, spawn, load):
     options = {"mysql_url": slow_ledger.url(stack.mysql_url), "max_batch": 2}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
     steady.reset("demo", 20_000, 20)
-    loads = [load(steady, connections=8, seconds=60, delay_ms=20),
+    loads = [load(steady, connections=8, seconds=250, delay_ms=20),
              *kill_under_load(victim, load, times=5)]
     slow_ledger.delay = 0
     accepted = [order for one in loads for order in one.stop().accepted]
@@ -96,7 +96,7 @@ def test_sigstop_longer_than_the_lease_in_mid_load(stack, proxies, spawn, load):
     ledger = proxies(stack.ledger.port)
     steady, sleeper = spawn(stack), spawn(stack, mysql_url=ledger.url(stack.mysql_url))
     steady.reset("demo", 10_000_000, 20)
-    loads = [load(daemon, connections=32, seconds=60, delay_ms=200)
+    loads = [load(daemon, connections=32, seconds=250, delay_ms=200)
              for daemon in (steady, sleeper)]
     awake = threading.Event()
     trap = ledger.once(WRITE, before=lambda link: awake.wait(60))
@@ -151,7 +151,7 @@ def test_sigkill_of_every_daemon_leaves_a_sale_that_sells_out(stack, slow_ledger
     options = {"mysql_url": slow_ledger.url(stack.mysql_url), "order_workers": 3, "max_batch": 8}
     daemons = [spawn(stack, **options) for _ in range(2)]
     daemons[0].reset("demo", 300, 5)
-    loads = [load(daemon, connections=32, seconds=60) for daemon in daemons]
+    loads = [load(daemon, connections=32, seconds=250) for daemon in daemons]
     wait_until(lambda: daemons[0].stock()["sold"] > 50, "some sales")
     for one in loads:
         one.wait_answered()

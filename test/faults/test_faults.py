@@ -287,7 +287,7 @@ def is_down(daemon, part):
 def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
     daemon = spawn(private_stack, **HASTY)
     daemon.reset("demo", 1_000_000, 20)
-    running = load(daemon, connections=32, seconds=60, delay_ms=100)
+    running = load(daemon, connections=32, seconds=250, delay_ms=100)
     wait_until(lambda: running.accepted, "an accepted order")
     private_stack.redis_server.signal(signal.SIGSTOP)
     stopped = time.monotonic()
@@ -307,7 +307,7 @@ def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
 def test_redis_killed_and_restarted_in_mid_load(private_stack, spawn, load, empty):
     pair = [spawn(private_stack) for _ in range(2)]
     pair[0].reset("demo", 1000, 20)
-    loads = [load(daemon, connections=32, seconds=60, delay_ms=100) for daemon in pair]
+    loads = [load(daemon, connections=32, seconds=250, delay_ms=100) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
     private_stack.redis_server.kill()
     for daemon in pair:
@@ -418,7 +418,7 @@ def heal_and_check(daemon, proxy, responses):
 def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
     pair = [spawn(private_stack) for _ in range(2)]
     pair[0].reset("demo", 1000, 20)
-    loads = [load(daemon, connections=32, seconds=60, delay_ms=100) for daemon in pair]
+    loads = [load(daemon, connections=32, seconds=250, delay_ms=100) for daemon in pair]
     wait_until(lambda: loads[0].accepted, "an accepted order")
     private_stack.maria_server.kill()
     for daemon in pair:
@@ -438,7 +438,7 @@ def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
 def test_mariadb_killed_five_times_over(private_stack, spawn, load):
     daemon = spawn(private_stack, deadline_ms=1000)
     daemon.reset("demo", 10_000_000, 20)
-    running = load(daemon, connections=64, seconds=60, delay_ms=100)
+    running = load(daemon, connections=64, seconds=250, delay_ms=100)
     for _ in range(5):
         before = len(running.accepted)
         wait_until(lambda: len(running.accepted) > before, "orders")
@@ -609,7 +609,7 @@ def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load)
     pair = [spawn(stack, redis_url=links[0].url(stack.redis_url),
                   mysql_url=links[1].url(stack.mysql_url)) for _ in range(2)]
     pair[0].reset("demo", 1500, 20)
-    loads = [load(daemon, connections=16, seconds=60, qty=(1, 2), delay_ms=80) for daemon in pair]
+    loads = [load(daemon, connections=16, seconds=250, qty=(1, 2), delay_ms=80) for daemon in pair]
     for one in loads:
         one.wait_answered()
     hits = 0
@@ -627,7 +627,7 @@ def test_connections_killed_by_the_database_in_mid_load(stack, spawn, load):
     """KILL of every connection, as an administrator would send it."""
     pair = spawn(stack), spawn(stack)
     pair[0].reset("demo", 1000, 5)
-    loads = [load(daemon, connections=32, seconds=60, delay_ms=100) for daemon in pair]
+    loads = [load(daemon, connections=32, seconds=250, delay_ms=100) for daemon in pair]
     for one in loads:
         one.wait_answered()
     hits = 0

@@ -121,4 +121,4 @@ def test_purge_of_a_round(shop):
                lambda number: wait_until(
                    lambda: ledger.number("SELECT COUNT(*)FROM sale_round WHERE sku='past' AND "
                                          f"round={number} AND step<>'done'") == 0,
-                   "the round's end", timeout=60, pause=0.5), due)
+                   "the round's end", pause=0.5), due)

@@ -9,7 +9,6 @@ from harness.redis import Redis
 from harness.servers import RedisServer
 
 SLOTS = 16384
-ELECTION_SECONDS = 60
 
 
 class ClusterNode(RedisServer):
@@ -126,7 +125,7 @@ class RedisCluster:
                 return condition()
             except (OSError, RuntimeError):
                 return False
-        wait_until(attempt, what, timeout=ELECTION_SECONDS)
+        wait_until(attempt, what)
 
     def alive(self):
         return [node for node in self.nodes if node.process.poll() is None]

@@ -144,7 +144,7 @@ class SemiSyncPair(Nodes):
         self.follow(self.replica, self.primary)
         self.primary.run("CREATE DATABASE seckill CHARACTER SET utf8mb4")
         wait_until(lambda: self.replica.run("SHOW DATABASES LIKE 'seckill'"),
-                   "the replica has the database", timeout=JOIN_SECONDS)
+                   "the replica has the database")
 
     def wait_for_replicas(self, primary, on=True):
         """True when its commits wait for a replica. A replica has no commits of its own."""
@@ -156,16 +156,14 @@ class SemiSyncPair(Nodes):
         replica.run(f"SET GLOBAL read_only=1; {self.FOLLOW.format(port=primary.port)};"
                     "START REPLICA")
         clients = self.variable("Rpl_semi_sync_master_clients")
-        wait_until(lambda: primary.status(clients) != "0", "the replica answers the primary",
-                   timeout=JOIN_SECONDS)
+        wait_until(lambda: primary.status(clients) != "0", "the replica answers the primary")
 
     def promote(self):
         """What an operator does when the primary is gone: the replica applies all that it got, and
         then takes writes. It has no replica by now, so no commit waits for one."""
         new = self.replica
         new.run("STOP REPLICA IO_THREAD")
-        wait_until(lambda: self.has_applied(new), "the replica has applied what it got",
-                   timeout=JOIN_SECONDS)
+        wait_until(lambda: self.has_applied(new), "the replica has applied what it got")
         new.run("STOP REPLICA; RESET REPLICA ALL; SET GLOBAL read_only=0")
         self.primary, self.replica = new, self.primary
 
@@ -175,7 +173,7 @@ class SemiSyncPair(Nodes):
         old, new = self.primary, self.replica
         old.run("SET GLOBAL read_only=1")
         position = old.run(f"SELECT {self.POSITION}")[0][0]
-        wait_until(lambda: self.has(new, position), "the replica has all", timeout=JOIN_SECONDS)
+        wait_until(lambda: self.has(new, position), "the replica has all")
         new.run("STOP REPLICA; RESET REPLICA ALL")
         self.wait_for_replicas(new)
         self.wait_for_replicas(old, on=False)
@@ -294,4 +292,4 @@ esac
     def wait_joined(node, size):
         wait_until(lambda: (node.status("wsrep_ready"), node.status("wsrep_local_state"),
                             node.status("wsrep_cluster_size")) == ("ON", "4", str(size)),
-                   f"{node.place} in a cluster of {size}", timeout=JOIN_SECONDS)
+                   f"{node.place} in a cluster of {size}")

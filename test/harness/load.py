@@ -136,7 +136,7 @@ def kill_under_load(daemon, load, times):
     loads = []
     accepted = 'seckill_orders_total{outcome="accepted"}'
     for _ in range(times):
-        loads.append(load(daemon, connections=8, seconds=60))
+        loads.append(load(daemon, connections=8, seconds=250))
         before = daemon.metric(accepted)
         wait_until(lambda: daemon.metric(accepted) > before, "an order at the daemon to be killed")
         time.sleep(random.uniform(0, 0.05))

@@ -53,13 +53,13 @@ class Server:
         """A MariaDB was seen that never answered, once in thousands of starts: it gets one more."""
         what = f"an answer of {type(self).__name__}"
         try:
-            wait_until(self._answers, what, timeout=60)
+            wait_until(self._answers, what)
         except HarnessError:
             if self.process.poll() is not None:
                 raise
             self.kill()
             self.start(wait=False)
-            wait_until(self._answers, what, timeout=60)
+            wait_until(self._answers, what)
 
     def _answers(self):
         if self.process.poll() is not None:

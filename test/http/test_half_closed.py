@@ -122,8 +122,7 @@ def test_calls_held_for_the_sake_of_orders_are_answered_to_half_closed_clients(s
         lookers = crowd(daemon, "/stock/demo", 120)
         clients.callback(lookers.communicate)
         clients.callback(lookers.kill)
-        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held",
-                   timeout=60)
+        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
         socks = [clients.enter_context(ask(daemon, get("/stock/demo"))) for _ in range(500)]
         answers = [read_to_end(sock)[:12] for sock in socks]
     assert {answer: answers.count(answer) for answer in answers} == {b"HTTP/1.1 200": len(socks)}

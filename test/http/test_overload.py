@@ -126,11 +126,10 @@ def test_crowd_that_asks_for_metrics_shares_pages(daemon):
 def test_crowd_of_operators_waits_for_orders_and_is_answered(stack, spawn, load, path):
     daemon = spawn(stack, **STEADY)
     daemon.reset(total=10_000_000)
-    with load(daemon, connections=128, seconds=60) as orders:
+    with load(daemon, connections=128, seconds=250) as orders:
         askers = crowd(daemon, path, 60)
         try:
-            wait_until(lambda: daemon.metric("seckill_calls_held_total") > 100, "calls are held",
-                       timeout=60)
+            wait_until(lambda: daemon.metric("seckill_calls_held_total") > 100, "calls are held")
             assert daemon.admin("PATCH", "/admin/sale/demo", {"paused": False}).status == 200
             daemon.wait_ready()
         finally:

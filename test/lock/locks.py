@@ -43,7 +43,7 @@ class Driver:
     """Context manager: a process that holds locks as it is told. Answers are dicts."""
 
     program = DRIVER  # or LOOP_DRIVER
-    defaults = {}  # options
+    defaults = {"timeout": 5000}  # options: a second is short on a busy machine
 
     def __init__(self, *servers, **options):
         self.process = subprocess.Popen(

@@ -69,7 +69,7 @@ def observed(driver, kind, value, name="n"):
         if answer["result"] == "ok":
             seen.append(answer)
         return seen and seen[-1]["value"] == value
-    wait_until(sees, f"news of {value}", timeout=60)
+    wait_until(sees, f"news of {value}")
     return seen
 
 

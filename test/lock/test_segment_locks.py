@@ -91,7 +91,7 @@ def test_segment_of_a_dead_holder_is_sold_in_the_end(stack, proxies, spawn, lock
 def test_reset_and_reconcile_in_mid_load(stack, spawn, load, lock_options):
     pair = [spawn(stack, max_batch=8, **{**lock_options, **STEADY}) for _ in range(2)]
     pair[0].reset("demo", 100_000, 5)
-    loads = [load(daemon, connections=16, seconds=30, delay_ms=80) for daemon in pair]
+    loads = [load(daemon, connections=16, seconds=250, delay_ms=80) for daemon in pair]
     for _ in range(3):
         time.sleep(0.2)
         pair[0].reconcile()

@@ -108,7 +108,7 @@ def end_time_of(ledger, orders):
         except AssertionError:
             return False
         return True
-    wait_until(done, "orders whose time is over", timeout=60)
+    wait_until(done, "orders whose time is over")
 
 
 def disturb(one, stack, number):
@@ -122,14 +122,12 @@ def disturb(one, stack, number):
         victim.kill()
         victim.start()
     if number % 3 == 1:
-        wait_until(lambda: one.pair[0].add(ADDED, key=one.name).status == 200, "added units",
-                   timeout=60)
+        wait_until(lambda: one.pair[0].add(ADDED, key=one.name).status == 200, "added units")
     if number % 5 == 4:
         reset(one.pair[0], **SETTINGS)
     if number % 4 == 2:
         wait_until(lambda: one.pair[1].admin("PATCH", "/admin/sale/demo",
-                                             {"late_payment": "refund"}).status == 200, "a change",
-                   timeout=60)
+                                             {"late_payment": "refund"}).status == 200, "a change")
 
 
 def check_payment(key, told, row):
@@ -170,7 +168,7 @@ def conclude(one, stack, number, first_round):
     for (order_id, ref) in list(one.told):
         if one.random.random() < 0.3:  # an answer now must agree as well
             one.call(order_id, "pay", {"payment_ref": ref}, until_known=True)
-    wait_until(lambda: no_order_is_open(stack.ledger), "an end of all orders", timeout=60)
+    wait_until(lambda: no_order_is_open(stack.ledger), "an end of all orders")
     rows = stack.ledger.run(
         "SELECT order_id, payment_ref, state, outcome, status FROM payment JOIN orders"
         f" USING (order_id) WHERE round >= {first_round}")

@@ -126,7 +126,7 @@ def race(pair, number, seed):
         for task in running:
             task.result()
     assert sold <= TOTAL
-    wait_until(lambda: no_order_is_open(ledger), "an end of all orders", timeout=60)
+    wait_until(lambda: no_order_is_open(ledger), "an end of all orders")
     return conclude(one, number, first_round)
 
 

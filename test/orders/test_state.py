@@ -288,7 +288,7 @@ def try_cancel(daemon, order_id):
 def test_cancels_under_load_of_two_daemons_with_a_kill(stack, spawn, load):
     steady, victim = spawn(stack), spawn(stack)
     steady.reset("demo", 600, 20)
-    loads = [load(daemon, connections=8, qty=(1, 3), delay_ms=40, stop_after=10**9, seconds=60)
+    loads = [load(daemon, connections=8, qty=(1, 3), delay_ms=40, stop_after=10**9, seconds=250)
              for daemon in (steady, victim)]
     over = threading.Event()
     with ThreadPoolExecutor(3) as pool:
@@ -459,7 +459,7 @@ def test_cancel_after_redis_lost_everything(stack, spawn):
 @pytest.mark.long
 def test_cancels_during_resets(pair, load):
     pair[0].reset("demo", 100_000, 8)
-    running = load(pair[0], connections=8, qty=(1, 2), delay_ms=40, stop_after=10**9, seconds=60)
+    running = load(pair[0], connections=8, qty=(1, 2), delay_ms=40, stop_after=10**9, seconds=250)
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         cancels = pool.submit(cancel_many, pair[1], lambda: running.accepted, over)

@@ -81,7 +81,7 @@ def test_every_segment_is_sold_out_in_every_turn(pair, load):
             for daemon in pair:
                 wait_until(lambda: daemon.get("/stock/demo").json()["available"] == 0, "its page")
             make_due(stack)
-            wait_until(lambda: pair[0].stock()["sold"] == 0, "expiry of all orders", timeout=60)
+            wait_until(lambda: pair[0].stock()["sold"] == 0, "expiry of all orders")
             assert set(statuses(stack.ledger)) == {"expired"}
             assert audit(pair[turn % 2]) == 0
             for daemon in pair:

@@ -75,7 +75,7 @@ def test_other_sales_do_not_notice(stack, spawn, load):
             assert [daemon.order("other", f"u{n}").status for daemon in pair] == [201, 201]
         assert is_counting(pair[1])
     wait_until(lambda: pair[1].order(user_id="probe").answer in ("201", "409 limit_reached"),
-               "the end of the counting", timeout=60)
+               "the end of the counting")
     answers = [set(one.stop().answers) for one in loads]
     assert all("503 outcome_unknown" not in one for one in answers), answers
     assert miscounted(stack.ledger) == 0
@@ -103,7 +103,7 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
         paused = answered(lambda: other.admin("PATCH", "/admin/sale/demo", {"paused": True}))
         assert paused.json()["counting"]
         assert_problem(one.order(), 409, "sale_paused")
-    wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
+    wait_until(lambda: not is_counting(other), "the end of the counting")
     one.change(paused=False)
     assert other.order().status == 201
     assert_problem(one.order(), 409, "limit_reached")
@@ -135,11 +135,11 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, proxies, spawn)
     with ThreadPoolExecutor(4) as pool:
         answers = Counter(pool.map(lambda order_id: other.cancel(order_id).answer, picked))
     assert set(answers) <= {"200", "503 unavailable"}, answers
-    wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
+    wait_until(lambda: not is_counting(other), "the end of the counting")
     one.start()
     ledger = one.stack.ledger
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
-               == 1000, "the end of the orders that are due", timeout=60, pause=0.1)
+               == 1000, "the end of the orders that are due", pause=0.1)
     assert miscounted(ledger) == 0
     assert one.order(user_id="new").status == 201
     audit_after_faults(other)

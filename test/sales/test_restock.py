@@ -102,7 +102,7 @@ def test_kill_9_in_a_restock_under_load(stack, proxies, spawn, load, when, how, 
     proxy = proxies(stack.ledger.port)
     victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
     other.reset("demo", 500, 5)
-    running = load(other, connections=16, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=60)
+    running = load(other, connections=16, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=250)
 
     def die(link):
         victim.kill()

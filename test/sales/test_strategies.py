@@ -93,7 +93,7 @@ def test_kill_9_in_mid_load_loses_at_most_what_the_table_says(stack, proxies, sp
     options = {"strategy": strategy, "max_batch": 4, "mysql_url": ledger.url(stack.mysql_url)}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
     steady.reset("demo", 20_000, 20)
-    loads = [load(steady, connections=8, seconds=60, delay_ms=20),
+    loads = [load(steady, connections=8, seconds=250, delay_ms=20),
              *kill_under_load(victim, load, times=2)]
     loads[0].stop()
     ledger.delay = 0
