@@ -260,12 +260,15 @@ def test_change_does_not_undo_another_that_came_in_between(stack, proxies, spawn
     one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
     one.reset("demo", 10, 2)
     later = from_now(3600)
-    trap = proxy.once(rb"UPDATE sale SET starts_at",
-                      before=lambda link: other.change(pay_within_s=600))
+
+    def others(_):  # two: their version is no longer the one that the first change makes
+        other.change(pay_within_s=600)
+        other.change(per_user_limit=3)
+    trap = proxy.once(rb"UPDATE sale SET starts_at", before=others)
     one.change(ends_at=later)
     trap.wait()
     sale = other.stock()
-    assert (sale["pay_within_s"], sale["ends_at"]) == (600, later)
+    assert (sale["pay_within_s"], sale["per_user_limit"], sale["ends_at"]) == (600, 3, later)
 
 
 def test_many_changes_at_once_all_happen(pair):
