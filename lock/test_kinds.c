@@ -1169,7 +1169,7 @@ static void look(struct pauses *pauses)
 static void test_many_rows_are_renewed(void **state)
 {
     (void)state;
-    enum { ROWS = 300, ROWS_LEASE_MS = 1500, ROUNDS = 4 };
+    enum { ROWS = 300, ROWS_LEASE_MS = 4000, ROUNDS = 2 };
     struct seclock_handle *holds[ROWS];
     struct seclock_request request =
         SECLOCK_REQUEST(.kind = SECLOCK_KIND_TABLE, .lease_ms = ROWS_LEASE_MS);
