@@ -30,7 +30,3 @@ class Clock:
     def environment(self):
         asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
         return {"LD_PRELOAD": str(PRELOAD), "SHIFTED_CLOCK": str(self.path), "ASAN_OPTIONS": asan}
-
-    def argv(self):
-        """What comes before the command line of a server."""
-        return ["env", *(f"{name}={value}" for name, value in self.environment().items())]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pymysql
 
 from harness.ledger import Ledger
-from harness.processes import HarnessError, free_port, server_folder, spawn_server, wait_until
+from harness.processes import HarnessError, free_port, server_folder, wait_until
 from harness.servers import MariaServer, Server, is_mysql, mysqld_argv
 from harness.stack import Stack
 
@@ -28,18 +28,12 @@ class Node(Server):
         self.place = f"127.0.0.1:{self.port}"
         self.url = f"mysql://root@{self.place}/seckill"
         self.client = Ledger(self.url)
-        self.options, self.env = [], {}
+        self.options = []
         subprocess.run(["cp", "-r", "--reflink=auto", data, directory / "data"], check=True)
 
     def argv(self):
         return mysqld_argv(self.directory, self.port, "--innodb-buffer-pool-size=32M",
                            f"--server-id={self.number}", *self.options)
-
-    def start(self, wait=True):
-        with open(self.directory / "log", "ab") as log:
-            self.process = spawn_server(self.argv(), log, self.env)
-        if wait:
-            self.wait_answers()
 
     def run(self, sql, **how):
         return self.client.run(sql, database="", **how)

@@ -33,9 +33,11 @@ def is_mysql():
 
 
 class Server:
-    """A server process that comes back on the same port whenever it is started."""
+    """A server process that comes back on the same port whenever it is started. With a `clock`, its
+    time of day may be shifted."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, clock=None):
+        self.env = clock.environment() if clock else {}
         self.directory = Path(directory)
         self.port = free_port()
         self.process = None
@@ -45,7 +47,7 @@ class Server:
 
     def start(self, wait=True):
         with open(self.directory / "log", "ab") as log:
-            self.process = spawn_server(self.argv(), log)
+            self.process = spawn_server(self.argv(), log, self.env)
         if wait:
             self.wait_answers()
 
@@ -81,16 +83,13 @@ class Server:
 
 
 class RedisServer(Server):
-    """With a `clock`, its time of day may be shifted."""
-
     def __init__(self, directory, clock=None):
-        super().__init__(directory)
-        self.before = clock.argv() if clock else []
+        super().__init__(directory, clock)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = Redis(self.url)
 
     def argv(self):
-        return [*self.before, "redis-server", "--port", self.port, "--bind", "127.0.0.1",
+        return ["redis-server", "--port", self.port, "--bind", "127.0.0.1",
                 "--dir", self.directory, "--appendonly", "yes", "--maxmemory-policy", "noeviction",
                 "--save", ""]
 
@@ -123,11 +122,8 @@ ROOT_WITHOUT_PASSWORD = "".join(user_sql(f"root@'{host}'", "ALL ON *.*")
 
 
 class MariaServer(Server):
-    """With a `clock`, its time of day may be shifted."""
-
     def __init__(self, directory, *options, clock=None):
-        super().__init__(directory)
-        self.before = clock.argv() if clock else []
+        super().__init__(directory, clock)
         self.options = options
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
@@ -135,9 +131,8 @@ class MariaServer(Server):
         (self.directory / "init.sql").write_text(ROOT_WITHOUT_PASSWORD, encoding="ascii")
 
     def argv(self):
-        return [*self.before, *mysqld_argv(
-            self.directory, self.port, f"--init-file={self.directory}/init.sql",
-            "--innodb-buffer-pool-size=64M", *self.options)]
+        return mysqld_argv(self.directory, self.port, f"--init-file={self.directory}/init.sql",
+                           "--innodb-buffer-pool-size=64M", *self.options)
 
 
 def copy_template(data):
