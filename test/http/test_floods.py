@@ -1,5 +1,6 @@
-"""While 2,000 clients flood one kind of calls, operators and probes are answered in a second. One
-call in ten may take longer, as a busy machine may stop everything for a while."""
+"""While 2,000 clients flood one kind of calls, operators and probes are answered within 0.2 s of the
+daemon's processor time. A flooded daemon is never idle, so this is its clock, and it stands still
+while others have the processor. One call in ten may take longer."""
 
 import os
 import subprocess
@@ -9,12 +10,12 @@ import pytest
 
 from harness.audit import answered, audit
 from harness.clock import TEST_SECONDS_MAX
+from harness.costs import of_process
 from harness.daemon import STEADY
 from harness.processes import PROGRAM, wait_until
-from harness.standstill import timed
 
 CLIENTS, PROBES = 2000, 10
-SECONDS_MAX = 5 if "san/" in PROGRAM else 1  # a sanitizer makes the daemon several times slower
+SECONDS_MAX = 1 if "san/" in PROGRAM else 0.2  # a sanitizer makes the daemon several times slower
 FLOODS = {
     "order": """request = function() return wrk.format("POST", "/order",
                   {["Content-Type"] = "application/json"},
@@ -53,8 +54,9 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
         took, not_ready = {name: [] for name in calls}, 0
         for _ in range(PROBES):
             for name, call in calls.items():
-                response, passed = timed(call)
-                took[name].append(passed.running)
+                before = sum(of_process(daemon.process.pid))
+                response = call()
+                took[name].append(sum(of_process(daemon.process.pid)) - before)
                 if name == "ready" and response.status == 503:  # by answers that are a second old
                     not_ready += 1
                 else:

@@ -404,7 +404,7 @@ def set_children_made(server, path, count):
 def test_sequence_numbers_run_out(server, near):
     """After the greatest number of 32 bits: still one holder, and first come, first served."""
     with Driver(server.url, lease=9000, timeout=3000) as holder:
-        assert holder.acquire("queue", "n")["result"] == "ok"
+        assert settled(holder, "acquire", 1, "queue", "n")["result"] == "ok"
         assert holder("release", 1)["result"] == "ok"
     server.kill()
     server.start()  # writes a snapshot
