@@ -163,9 +163,12 @@ def test_wait_is_shown_and_resume_ends_it(daemon, receiver):
     """A receiver that asks one request of four to wait stops them all, and says so."""
     held = threading.Event()
 
-    def answer(_):
+    def answer(delivery):
         held.wait(30)
-        return (429, {"Retry-After": "600"}) if len(receiver.taken) == 3 else (200, {})
+        if delivery is not receiver.deliveries[3]:
+            return 200, {}
+        wait_until(lambda: len(receiver.taken) == 3, "the answers to the others")
+        return 429, {"Retry-After": "600"}
     receiver.answer = answer
     put(daemon, url=receiver.url, retry_max_s=400)
     orders(daemon, 4)

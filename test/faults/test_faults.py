@@ -196,7 +196,7 @@ def test_redis_goes_back_in_time_again_and_again_in_mid_load(stack, spawn, load)
     redis = pair[0].stack.redis
     pair[0].reset("demo", 2000, 5)
     old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
-    loads = [load(daemon, connections=32, delay_ms=20) for daemon in pair]
+    loads = [load(daemon, connections=32, delay_ms=50) for daemon in pair]
 
     def go_back(_):
         for key, value in old.items():
