@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.processes import HarnessError, clean_environment
 
 DRIVER = Path(__file__).with_name("driver.mjs")
-WAIT_S = 30  # for a condition on a page, on a machine with other work
+WAIT_S = 100  # for a condition on a page: a bound for hangs, as wait_until has it
 DESKTOP, PHONE = (1440, 900), (360, 740)
 
 
