@@ -1,6 +1,6 @@
-"""While 2,000 clients flood one kind of calls, operators and probes are answered within 0.2 s of the
-daemon's processor time. A flooded daemon is never idle, so this is its clock, and it stands still
-while others have the processor. One call in ten may take longer."""
+"""While 2,000 clients flood one kind of calls, operators and probes are answered within 0.2 s of
+the daemon's processor time. A flooded daemon is never idle, so this is its clock, and it stands
+still while others have the processor. One call in ten may take longer."""
 
 import os
 import subprocess
