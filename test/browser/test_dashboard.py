@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from chrome import DESKTOP, PHONE, WAIT_S
+from chrome import DESKTOP, PHONE
 from harness.daemon import STEADY, TOKEN
 from harness.processes import free_port, wait_until
 
@@ -191,8 +191,7 @@ def listed(page):
 
 
 def wait_listed(page, pairs):
-    wait_until(lambda: listed(page) == [list(pair) for pair in pairs], "these refunds",
-               timeout=WAIT_S)
+    wait_until(lambda: listed(page) == [list(pair) for pair in pairs], "these refunds")
 
 
 def test_refunds_are_counted_and_listed(chrome, daemon):
@@ -600,4 +599,4 @@ def test_policy_stops_what_is_not_the_pages_own(chrome, daemon):
     })()""")
     assert page.eval("typeof hacked") == "undefined"
     wait_until(lambda: any("Content Security Policy" in error for error in page.errors()),
-               "the policy's word", timeout=WAIT_S)
+               "the policy's word")

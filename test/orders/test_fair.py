@@ -33,7 +33,7 @@ def stalled(stack, proxies, spawn):
     @contextmanager
     def start(hang="workers", **options):
         daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=60_000,
-                       lease_ms=60_000, **options)
+                       lease_ms=60_000, order_workers=WORKERS, **options)
         for sku in ("hot", "cold"):
             daemon.reset(sku, 1000, 4)
             assert daemon.order(sku).status == 201
@@ -58,7 +58,7 @@ def waiting(daemon, count):
 
 
 def test_order_of_a_quiet_sale_does_not_wait_for_the_queue_of_a_hot_one(stalled):
-    with stalled(max_batch=BATCH, order_workers=WORKERS, deadline_ms=60_000) as (daemon, clients):
+    with stalled(max_batch=BATCH, deadline_ms=60_000) as (daemon, clients):
         hot = [clients.submit(daemon.order, "hot", f"u{n}", timeout=60) for n in range(HOT)]
         waiting(daemon, HOT)
         cold = clients.submit(daemon.order, "cold", timeout=60)
@@ -74,8 +74,7 @@ def test_order_of_a_quiet_sale_does_not_wait_for_the_queue_of_a_hot_one(stalled)
 
 
 def test_hot_sale_leaves_places_to_others(stalled):
-    with stalled(max_batch=BATCH, order_workers=WORKERS, queue_max=45,
-                 deadline_ms=60_000) as (daemon, clients):
+    with stalled(max_batch=BATCH, queue_max=45, deadline_ms=60_000) as (daemon, clients):
         hot = [clients.submit(daemon.order, "hot", f"u{n}", timeout=60) for n in range(HOT)]
         wait_until(lambda: daemon.metric('seckill_orders_total{outcome="overloaded"}') > 0
                    and sum(order.done() for order in hot) >= HOT - 41, "refused orders")
