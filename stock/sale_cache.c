@@ -34,7 +34,7 @@ static_assert(PROBE_NS < STALE_NS, "the ledger is asked anew before the memory e
 
 struct sale {
     char sku[IDENTIFIER_SIZE];
-    pthread_mutex_t mutex; /* guards the snapshot, and writes of the units left */
+    pthread_mutex_t mutex; /* guards the snapshot, the suspects, and writes of the units left */
     struct sale_snapshot snapshot;
     _Atomic(struct sale *) chained; /* the next sale of its chain; under the cache's mutex */
     struct sale *next_out;          /* the next in the list of retired sales */
@@ -48,7 +48,7 @@ struct sale {
     _Atomic int64_t fenced_ends_ms;  /* see sale_fence_end */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0; see SUSPECT_LATER */
-    _Atomic uint32_t suspect_units[LEDGER_SEGMENTS_MAX];
+    uint32_t suspect_units[LEDGER_SEGMENTS_MAX];
 };
 
 struct sale_cache {
@@ -304,40 +304,52 @@ void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
     atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
 }
 
-/* Set while a segment is not suspect: the next mark gets at least this fence. Fences are times in
+/* Set while a segment is not suspect: the next mark has at least this fence. Fences are times in
  * microseconds, so they never reach this bit. */
 #define SUSPECT_LATER (UINT64_C(1) << 63)
+
+uint64_t sale_suspect_least(const struct sale *sale, uint32_t segment)
+{
+    assert(segment < LEDGER_SEGMENTS_MAX);
+    uint64_t marked = atomic_load(&sale->suspects[segment]);
+    return marked & SUSPECT_LATER ? marked ^ SUSPECT_LATER : 0;
+}
 
 void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence, uint32_t units)
 {
     assert(segment < LEDGER_SEGMENTS_MAX);
-    uint64_t marked = atomic_load(&sale->suspects[segment]), mark = fence;
-    do {
-        if (marked & SUSPECT_LATER)
-            mark = (marked ^ SUSPECT_LATER) > fence ? marked ^ SUSPECT_LATER : fence;
-        else if (marked >= fence)
-            return;
-        atomic_store(&sale->suspect_units[segment], units);
-    } while (!atomic_compare_exchange_weak(&sale->suspects[segment], &marked, mark));
+    pthread_mutex_lock(&sale->mutex);
+    uint64_t marked = atomic_load(&sale->suspects[segment]);
+    if ((marked & ~SUSPECT_LATER) < fence || marked == (fence | SUSPECT_LATER)) {
+        sale->suspect_units[segment] = units;
+        atomic_store(&sale->suspects[segment], fence);
+    }
+    pthread_mutex_unlock(&sale->mutex);
 }
 
 void sale_suspect_later(struct sale *sale, uint32_t segment, uint64_t fence)
 {
-    uint64_t none = 0;
     assert(segment < LEDGER_SEGMENTS_MAX);
-    atomic_compare_exchange_strong(&sale->suspects[segment], &none, fence | SUSPECT_LATER);
+    pthread_mutex_lock(&sale->mutex);
+    if (atomic_load(&sale->suspects[segment]) == 0)
+        atomic_store(&sale->suspects[segment], fence | SUSPECT_LATER);
+    pthread_mutex_unlock(&sale->mutex);
 }
 
 uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_out)
 {
     assert(segment < LEDGER_SEGMENTS_MAX);
-    /* Plain read first: marks are rare, and an exchange would claim the cache line. */
     uint64_t marked = atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed);
-    *units_out = atomic_load(&sale->suspect_units[segment]);
-    if (marked == 0 || marked & SUSPECT_LATER ||
-        !atomic_compare_exchange_strong(&sale->suspects[segment], &marked, 0))
-        return 0;
-    return marked;
+    if (marked == 0 || marked & SUSPECT_LATER)
+        return 0; /* marks are rare, and a lock would claim the cache line */
+    pthread_mutex_lock(&sale->mutex);
+    marked = atomic_load(&sale->suspects[segment]);
+    bool suspect = marked != 0 && !(marked & SUSPECT_LATER); /* unless a thread was faster */
+    *units_out = sale->suspect_units[segment];
+    if (suspect)
+        atomic_store(&sale->suspects[segment], 0);
+    pthread_mutex_unlock(&sale->mutex);
+    return suspect ? marked : 0;
 }
 
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)

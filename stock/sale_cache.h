@@ -77,12 +77,17 @@ uint32_t sale_hint(const struct sale *sale, uint32_t segment);
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
 
 /* Marks a segment that has `units` in the ledger at `fence`, more than Redis reported. The greatest
- * fence stays. Taking the mark away returns its fence, or 0 without a mark. Any thread. */
+ * fence stays. Taking the mark away returns its fence and sets `units_out`, or returns 0 without a
+ * mark. Any thread. */
 void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence, uint32_t units);
 uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_out);
 
-/* Raises the fence of the next mark to `fence` at least. */
+/* While there is no mark, lets only one of `fence` at least be the next one; lesser ones are
+ * dropped. sale_suspect_least returns that fence, 0: any. It is called before the ledger is asked,
+ * and a mark then gets the greater one of it and the ledger's: so an answer of the ledger from
+ * before `fence` was seen does not count for it. Any thread. */
 void sale_suspect_later(struct sale *sale, uint32_t segment, uint64_t fence);
+uint64_t sale_suspect_least(const struct sale *sale, uint32_t segment);
 
 /* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
  * come back since `epoch` was read. */

@@ -706,8 +706,45 @@ static void test_segment_that_was_sold_from_since_is_not_recovered(void **state)
     sale_suspect(sale, 0, fence, 5);
     struct stock_stats before = stock_stats(stock);
     assert_int_equal(buy(5), 0);
+    sale_suspect(sale, 0, fence, 5); /* another worker had asked at that time, too */
     assert_int_equal(sell_out(), 3);
     assert_int_equal(stock_stats(stock).recoveries, before.recoveries);
+    audit(5);
+}
+
+static void *sell_once(void *order)
+{
+    struct stock_order *orders[] = {order};
+    stock_sell(stock, orders, 1);
+    return NULL;
+}
+
+static void test_fence_that_is_seen_while_the_ledger_is_asked(void **state)
+{
+    static const char lock[] = "LOCK TABLES stock_segment WRITE";
+    (void)state;
+    reset(5, 1);
+    assert_true(buy(2) != 0);
+    struct sale *sale = sale_cache_find(cache, "s");
+    uint64_t fence = (uint64_t)sql_server_do("SELECT fence FROM stock_segment");
+    sql_server_do("UPDATE stock_segment SET sold=0,fence=fence-10"); /* an old answer */
+    struct stock_order one = {
+        .sku = "s", .user_id = "u", .qty = 5, .order_id = ++last_id, .created_ms = 1790000000123};
+    struct db *other = sql_server_open(sql_server_url());
+    pthread_t thread;
+    assert_int_equal(db_query(other, lock, strlen(lock)), DB_OK);
+    pthread_create(&thread, NULL, sell_once, &one);
+    while (sql_server_do("SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE"
+                         " 'Waiting for table%%lock'") == 0)
+        sched_yield();
+    sale_suspect_later(sale, 0, fence);
+    db_close(&other);
+    pthread_join(thread, NULL);
+    assert_int_equal(one.outcome, STOCK_AGAIN);
+    assert_int_equal(sale_suspect_least(sale, 0), fence);
+    stock_order_clear(&one);
+    assert_int_equal(sell_out(), 5); /* the next answer counts */
+    sql_server_do("DELETE FROM orders ORDER BY order_id LIMIT 1");
     audit(5);
 }
 
@@ -1056,6 +1093,7 @@ int main(void)
         TEST(test_segment_that_lost_some_units_is_recovered),
         TEST(test_segment_ahead_of_the_ledger_is_recovered),
         TEST(test_segment_that_was_sold_from_since_is_not_recovered),
+        TEST(test_fence_that_is_seen_while_the_ledger_is_asked),
         TEST(test_segment_with_fewer_units_than_wanted_is_not_recovered),
         TEST(test_return_that_broke_off_leaves_its_segments_dirty),
         TEST(test_return_of_nothing_leaves_its_segments_as_they_were),

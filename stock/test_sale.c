@@ -278,10 +278,17 @@ static void test_later_suspect_has_the_fence_that_was_seen(void **state)
     (void)state;
     struct sale *sale = put("s", 1, 10, 3);
     uint32_t units = 0;
+    assert_int_equal(sale_suspect_least(sale, 0), 0);
     sale_suspect_later(sale, 0, 8);
     assert_int_equal(sale_suspect_take(sale, 0, &units), 0);
-    sale_suspect(sale, 0, 5, 1);
+    assert_int_equal(sale_suspect_least(sale, 0), 8);
+    sale_suspect(sale, 0, 5, 4); /* asked before */
+    assert_int_equal(sale_suspect_take(sale, 0, &units), 0);
+    sale_suspect(sale, 0, 8, 1);
+    assert_int_equal(sale_suspect_least(sale, 0), 0);
+    sale_suspect(sale, 0, 5, 4);
     assert_int_equal(sale_suspect_take(sale, 0, &units), 8);
+    assert_int_equal(units, 1);
     sale_suspect_later(sale, 0, 8);
     sale_suspect(sale, 0, 9, 1);
     sale_suspect_later(sale, 0, 10); /* a mark stays */

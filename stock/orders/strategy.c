@@ -352,16 +352,19 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 /* ---- conclude ---- */
 
 /* Lets segments be tried again in which the ledger has more units than this process saw, and
- * recovered if Redis still has fewer. Returns the sum of the units left. */
-static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
+ * recovered if Redis still has fewer. `least`: see sale_suspect_least. Returns the sum of the units
+ * left. */
+static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count,
+                           const uint64_t *least)
 {
     uint32_t left = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t units = rows[i].capacity - rows[i].sold;
         left += units;
         if (units > sale_hint(sale, rows[i].segment)) {
+            uint64_t fence = rows[i].fence > least[i] ? rows[i].fence : least[i];
             sale_hint_set(sale, rows[i].segment, units);
-            sale_suspect(sale, rows[i].segment, rows[i].fence, units);
+            sale_suspect(sale, rows[i].segment, fence, units);
         }
     }
     return left;
@@ -396,8 +399,11 @@ void strategy_conclude(struct stock *stock, struct group *group)
 {
     assert(group_open(group));
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    uint64_t least[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
+    for (uint32_t i = 0; i < group->snapshot.segments; i++)
+        least[i] = sale_suspect_least(group->sale, i);
     if (!strategy_fetch(stock, group, rows, &count))
         return;
-    strategy_remember_left(stock, group, look_again(group->sale, rows, count));
+    strategy_remember_left(stock, group, look_again(group->sale, rows, count, least));
 }

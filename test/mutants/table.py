@@ -260,14 +260,15 @@ CORE = {
     "sold_out_by_redis": Mutant(
         "the ledger alone says that a sale is sold out",
         (("stock/orders/strategy.c",
-          "strategy_remember_left(stock, group, look_again(group->sale, rows, count));",
-          "look_again(group->sale, rows, count);\n    strategy_remember_left(stock, group, 0);"),),
+          "strategy_remember_left(stock, group, look_again(group->sale, rows, count, least));",
+          "look_again(group->sale, rows, count, least);\n"
+          "    strategy_remember_left(stock, group, 0);"),),
         "test_returns/test_segment_that_knows_too_few_units_is_recovered",
         "faults/test_faults.py::test_segment_that_says_something_else_than_the_ledger"),
     "redis_is_believed_for_good": Mutant(
         "where the ledger has more units than Redis said the ledger is right",
         (("stock/orders/strategy.c",
-          "sale_suspect(sale, rows[i].segment, rows[i].fence, units);", "(void)sale_suspect;"),),
+          "sale_suspect(sale, rows[i].segment, fence, units);", "(void)fence;"),),
         "test_returns/test_segment_that_knows_too_few_units_is_recovered"),
     "units_that_exist_cannot_be_bought": Mutant(
         "after a return whose load is lost an order for more than Redis says is filled",

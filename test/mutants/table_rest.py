@@ -1,6 +1,6 @@
-"""Small faults for the ledger, the operator's tool and base/, beside the core."""
+"""Small faults for the ledger, the operator's tool and base/, and needless work of the core."""
 
-from mutant import NO_PART, Mutant
+from mutant import NO_PART, NOT_SEEN, Mutant
 
 MUTANTS: dict[str, Mutant] = {
     # ---- sql/db ----
@@ -275,4 +275,29 @@ MUTANTS: dict[str, Mutant] = {
           "    *out = lookup->resolved;\n")),
         "test_resolve/test_hanging_lookups_are_bounded",
         simulated=NO_PART),
+
+    # ---- stock ----
+    "old_answer_makes_suspect": Mutant(
+        "a segment that is as the ledger says is not recovered",
+        (("stock/sale_cache.c",
+          "(marked & ~SUSPECT_LATER) < fence || marked == (fence | SUSPECT_LATER)",
+          "marked < fence || marked & SUSPECT_LATER"),
+         ("stock/sale_cache.c", "        atomic_store(&sale->suspects[segment], fence);\n",
+          "        marked &= ~SUSPECT_LATER;\n"
+          "        atomic_store(&sale->suspects[segment], marked > fence ? marked : fence);\n")),
+        "test_returns/test_segment_that_was_sold_from_since_is_not_recovered",
+        simulated=NOT_SEEN),
+    "least_fence_is_read_too_late": Mutant(
+        "an answer of the ledger does not count for a fence that was seen later",
+        (("stock/orders/strategy.c",
+          "    if (!strategy_fetch(stock, group, rows, &count))\n"
+          "        return;\n"
+          "    strategy_remember_left(",
+          "    if (!strategy_fetch(stock, group, rows, &count))\n"
+          "        return;\n"
+          "    for (uint32_t i = 0; i < group->snapshot.segments; i++)\n"
+          "        least[i] = sale_suspect_least(group->sale, i);\n"
+          "    strategy_remember_left("),),
+        "test_returns/test_fence_that_is_seen_while_the_ledger_is_asked",
+        simulated=NOT_SEEN),
 }
