@@ -1,4 +1,5 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
+#include "base/clock.h"
 #include "lock/redis/pipeline.h"
 #include "sql/orders/orders.h"
 #include "sql/sales/sales.h"
@@ -733,10 +734,10 @@ static void test_fence_that_is_seen_while_the_ledger_is_asked(void **state)
     struct db *other = sql_server_open(sql_server_url());
     pthread_t thread;
     assert_int_equal(db_query(other, lock, strlen(lock)), DB_OK);
-    pthread_create(&thread, NULL, sell_once, &one);
-    while (sql_server_do("SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE"
-                         " 'Waiting for table%%lock'") == 0)
-        sched_yield();
+    assert_int_equal(pthread_create(&thread, NULL, sell_once, &one), 0);
+    while (sql_server_do("SELECT COUNT(*) FROM information_schema.processlist WHERE db=DATABASE()"
+                         " AND state LIKE 'Waiting for table%%lock'") == 0)
+        clock_sleep_ns(CLOCK_NS_PER_MS);
     sale_suspect_later(sale, 0, fence);
     db_close(&other);
     pthread_join(thread, NULL);
