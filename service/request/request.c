@@ -77,9 +77,7 @@ void request_set_deadline(struct request *request, const struct config *config, 
     request->order.until_ns = request->http.until_ns; /* read for orders only */
 }
 
-/* Tells why no order worker took the order in time: too many waited before it, or, if none was
- * decided since it came, Redis or the ledger hangs. */
-static enum problem why_untaken(const struct request *request, int64_t sold_ns)
+enum problem request_why_untaken(const struct request *request, int64_t sold_ns)
 {
     bool carried = sold_ns > request->http.complete_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
@@ -109,7 +107,8 @@ void request_answer_late(struct request *request, enum call_kind kind, int64_t s
     bool order = kind == CALL_ORDER;
     *answer_out = (struct answer){.problem = PROBLEM_NONE};
     if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes)) {
-        answer_problem(answer_out, order ? why_untaken(request, sold_ns) : PROBLEM_UNAVAILABLE);
+        answer_problem(answer_out,
+                       order ? request_why_untaken(request, sold_ns) : PROBLEM_UNAVAILABLE);
         return;
     }
     if (!order) {

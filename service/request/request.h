@@ -226,9 +226,13 @@ void request_return_all(struct request **requests, size_t count);
 void request_set_deadline(struct request *request, const struct config *config,
                           enum call_kind kind);
 
+/* Returns, and counts, why no order worker has decided the order in time: too many waited before
+ * it, or, if none was decided since it came, Redis or the ledger hangs. `sold_ns`: when an order
+ * worker last completed a batch (monotonic). HTTP thread, or the worker that has the order. */
+enum problem request_why_untaken(const struct request *request, int64_t sold_ns);
+
 /* Writes what the client of a request in flight is told when its deadline has come. The request
- * itself comes back later, when nobody waits for it any more. `sold_ns`: when an order worker last
- * completed a batch (monotonic). HTTP thread. */
+ * itself comes back later, when nobody waits for it any more. `sold_ns`: as above. HTTP thread. */
 void request_answer_late(struct request *request, enum call_kind kind, int64_t sold_ns,
                          struct answer *answer_out);
 

@@ -134,30 +134,38 @@ struct late {
 };
 
 /* Answers the decided orders, and returns their number. A stopped queue takes nothing back, so its
- * undecided orders are answered, too. */
+ * undecided orders are answered, too; and so are those whose time is over: if their client has gone
+ * no HTTP thread would ever take them out of the queue. */
 static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
                      struct late *late_out)
 {
-    size_t decided = 0;
+    struct service *service = worker->base.service;
+    size_t answered = 0, decided = 0;
     *late_out = (struct late){0};
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->base.service->orders) &&
-            put_back(worker, request, now_ns))
+        bool again = request->order.outcome == STOCK_AGAIN;
+        bool over = again && stock_order_late(&request->order, now_ns);
+        if (again && !over && !queue_stopped(service->orders) && put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
         request->stage_ns = now_ns;
         /* An order counts once: if its deadline came first, as its client was told then. */
-        if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
-            order_answer(request, worker->refusal);
-        } else {
+        if (!request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
             if (late_out->orders++ == 0)
                 late_out->example = request->trace;
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
+        } else if (over) {
+            answer_problem(&request->answer,
+                           request_why_untaken(request, atomic_load(&service->sold_ns)));
+            stock_order_clear(&request->order);
+        } else {
+            order_answer(request, worker->refusal);
         }
-        worker->requests[decided++] = request;
+        worker->requests[answered++] = request;
+        decided += !again;
     }
-    queue_give_back(worker->base.service->orders, worker->requests, decided);
+    queue_give_back(service->orders, worker->requests, answered);
     return decided;
 }
 

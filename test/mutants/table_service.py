@@ -85,6 +85,14 @@ MUTANTS: dict[str, Mutant] = {
           "    if (!order && !request->call.changes)"),),
         system="orders/test_deadline.py::"
         "test_order_past_its_deadline_is_timed_and_counted_once"),
+    "late_order_is_put_back": Mutant(
+        "an order whose client has gone takes no place beyond its deadline",
+        (("service/workers/orders.c",
+          "bool over = again && stock_order_late(&request->order, now_ns);",
+          "bool over = false;"),),
+        system="orders/test_deadline.py::"
+        "test_orders_whose_clients_have_gone_end_with_their_deadline",
+        simulated=NO_PART),
     "orders_stay_in_a_stopped_queue": Mutant(
         "a daemon that stops takes what waits out of its queues",
         (("service/workers/orders.c", "while (!queue_stopped(queue) || queue_waiting(queue)) {",

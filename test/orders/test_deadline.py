@@ -2,8 +2,10 @@
 
 import signal
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event, Thread
 
 import pytest
@@ -18,6 +20,7 @@ DEADLINE_MS = 2000  # more than an order takes on a busy machine whose servers a
 LEASE_MS = 2000
 # For calls that may wait for locks: see service/request/request.h.
 LOCKS_MS = LEASE_MS + DEADLINE_MS / 2
+DEPTH = "seckill_queue_depth"
 EARLY_S = 0.01  # a server counts from when its thread woke up, in milliseconds
 BUSY_S = 1.9  # what a busy machine adds; a second deadline would be more
 
@@ -38,7 +41,7 @@ def slow(stack, proxies, spawn):
     """A daemon with a short deadline and one order worker, and the proxy before its ledger."""
     ledger = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=ledger.url(stack.mysql_url), deadline_ms=DEADLINE_MS,
-                   order_workers=1)
+                   order_workers=1, mysql_timeout_ms=60_000)
     wanted = {"sku": "demo", "total": 1000, "segments": 20, "end_round": True}
     answered(lambda: daemon.admin("POST", "/admin/stock/reset", wanted))
     return daemon, ledger
@@ -81,6 +84,34 @@ def test_order_accepted_after_its_deadline_has_the_id_that_was_told(slow):
     wait_until(lambda: daemon.get(path).status == 200, "the order that was in doubt")
     assert daemon.get(path).json()["user_id"] == "late"
     assert audit_after_faults(daemon) == 2
+
+
+def reset_while_they_wait(daemon, count):
+    """Sends orders over so many connections, and resets them when all are in the queue."""
+    before = daemon.metric(DEPTH)
+    with ExitStack() as clients:
+        for _ in range(count):
+            sock = clients.enter_context(socket.create_connection(daemon.address, timeout=30))
+            sock.sendall(order_bytes())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wait_until(lambda: daemon.metric(DEPTH) == before + count, "the orders in the queue")
+
+
+def test_orders_whose_clients_have_gone_end_with_their_deadline(slow):
+    """libmicrohttpd sees some of the resets at once: nobody will answer these, and only the worker
+    can take them out of the queue."""
+    daemon, ledger = slow
+    go_on = Event()
+    trap = ledger.once(WRITE, before=lambda link: go_on.wait(60))
+    with ThreadPoolExecutor(1) as client:
+        first = client.submit(daemon.order)
+        trap.wait()
+        reset_while_they_wait(daemon, 100)
+        assert_problem(daemon.order(), 503, "unavailable")  # it came after them
+        go_on.set()
+        assert_problem(first.result(), 503, "outcome_unknown")
+    wait_until(lambda: daemon.metric(DEPTH) == 0, "the end of all orders")
+    assert audit_after_faults(daemon) == 0
 
 
 def test_calls_are_answered_within_the_deadline(slow):

@@ -177,7 +177,9 @@ static void check_decided(struct asked *asked, const struct told *told)
                       told->status, told->code);
         return;
     }
-    if (!is_told(told, answers[outcome].status, answers[outcome].code))
+    /* Its time was over: then it counts as one that no worker took. */
+    bool untaken = outcome == STOCK_AGAIN && is_told(told, 503, "overloaded");
+    if (!untaken && !is_told(told, answers[outcome].status, answers[outcome].code))
         promise_break("request %u is answered %u %s, and its worker decided %u %s", asked->number,
                       told->status, told->code, answers[outcome].status, answers[outcome].code);
     bool own = outcome == STOCK_ACCEPTED || outcome == STOCK_IN_DOUBT;
