@@ -11,6 +11,7 @@ AMPLE = 1.5           # of what the fastest load so far has used
 LEAST = 5_000
 PLACE_S = 1
 PLACINGS_MAX = 30     # per load
+CALLS_AN_ORDER = 3    # the most calls that are answered in the time of an order
 EXPIRED_S = 120       # at most, for the service to let orders expire
 
 # What makes the orders placed what a call wants: statements, and the orders that are not so yet.
@@ -33,16 +34,20 @@ class Pool:
         """place(seconds) lets buyers place orders for so long."""
         self.ledger, self.sku, self.place, self.call = ledger, sku, place, call
         self.ids, self.last_id, self.per_s = [], 0, FIRST_PER_S
+        self.fastest_per_s = 0  # of the orders placed
         self.dice = random.Random(1)
 
     def fill(self, seconds):
         """Places orders until there are enough for a load of so long."""
-        wanted = LEAST + int(self.per_s * seconds)
         for _ in range(PLACINGS_MAX):
-            if len(self.ids) >= wanted:
+            most_per_s = max(LEAST, CALLS_AN_ORDER * self.fastest_per_s)
+            wanted = LEAST + int(min(self.per_s, most_per_s) * seconds)
+            before = len(self.ids)
+            if before >= wanted:
                 return
             self.place(PLACE_S)
             self.find_new()
+            self.fastest_per_s = max(self.fastest_per_s, (len(self.ids) - before) / PLACE_S)
         raise HarnessError(f"{len(self.ids)} of {wanted} orders after {PLACINGS_MAX} s of orders")
 
     def find_new(self):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.audit import audit_until_settled, of_pods
 from harness.processes import HarnessError
-from lib import figures, generators, ledger, limits, told
+from lib import figures, generators, ledger, limits, metrics, told
 from lib.fleet import described
 from lib.pool import Pool
 from lib.progress import Meter
@@ -41,16 +41,21 @@ RECONCILES_MAX = 3          # orders that were under way when the load ended und
 
 
 class StockWatch(Watch):
-    """Context manager: samples the stock of a sale, per segment, until it is sold out."""
+    """Context manager: samples the stock of a sale, per segment, until it is sold out by `total`
+    orders of one unit each; the load is over soon after all of them have been answered."""
 
-    def __init__(self, fleet, sku):
-        self.fleet, self.sku = fleet, sku
+    def __init__(self, fleet, sku, total):
+        self.fleet, self.sku, self.total = fleet, sku, total
         self.samples = []
-        self.start = self.sold_out_at = None
+        self.start = self.sold_out_at = self.answered_at = None
 
     def __enter__(self):
+        self.total += self.accepted()
         self.start = time.monotonic()
         return super().__enter__()
+
+    def accepted(self):
+        return metrics.outcome(self.fleet.metrics(), "accepted")
 
     def watch(self):
         while not self.ended.wait(STOCK_EVERY_S):
@@ -62,11 +67,15 @@ class StockWatch(Watch):
             self.samples.append([round(now - self.start, 3), left])
             if sum(left) == 0:
                 self.sold_out_at = now
+                break
+        while not self.ended.wait(STOCK_EVERY_S):
+            if self.accepted() >= self.total:
+                self.answered_at = time.monotonic()
                 return
 
     def over(self):
-        return (self.sold_out_at is not None
-                and time.monotonic() - self.sold_out_at > AFTER_SOLD_OUT_S)
+        return (self.answered_at is not None
+                and time.monotonic() - self.answered_at > AFTER_SOLD_OUT_S)
 
 
 def bare_seconds(settings):
@@ -295,10 +304,12 @@ class Run:
 
         def once():
             self.fleet.reset(self.skus[0], self.total(), self.settings["sale.segments"])
-            with StockWatch(self.fleet, self.skus[0]) as watch:
+            with StockWatch(self.fleet, self.skus[0], self.total()) as watch:
                 run = self.wrk(self.settings["seconds"], watch.over)
             if watch.sold_out_at is None:
                 raise HarnessError(f"not sold out within {self.settings['seconds']} s")
+            if watch.answered_at is None:
+                raise HarnessError("sold out, but fewer orders were answered 201 than it has units")
             run["sale_s"] = ledger.sale_seconds(self.shop.stack, self.skus[0])
             run["accepted_per_s"] = self.total() / run["sale_s"]
             stock.append(watch.samples)
