@@ -174,7 +174,7 @@ static void test_readers_do_not_starve_a_writer(void **state)
     writer.request.wait_ms = SECLOCK_FOREVER;
     assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &now), SECLOCK_OK);
     wait_begin(&writer);
-    int64_t until_ms = now_ms() + 1000;
+    int64_t until_ms = now_ms() + 1000 + SLACK_MS;
     for (int i = 1; !writer.done && now_ms() < until_ms; i++) {
         /* a relay of readers: one begins before the other ends */
         enum seclock_result result = rw_take(owners[i % 2], SECLOCK_MODE_READ, &next);
@@ -227,7 +227,7 @@ static void test_read_holds_end_by_themselves(void **state)
     struct seclock_status status = SECLOCK_STATUS();
     struct seclock_request request = rw_request(owners[0], SECLOCK_MODE_READ);
     request.fixed_lease = true;
-    request.lease_ms = 1500;
+    request.lease_ms = 3000;
     int64_t began_ms = now_ms();
     assert_result(seclock_acquire(mine, &request, &longer), SECLOCK_OK);
     request.owner = owners[1];
@@ -242,7 +242,7 @@ static void test_read_holds_end_by_themselves(void **state)
     assert_int_equal(seclock_state(shorter), SECLOCK_STATE_LOST);
     assert_result(seclock_release(shorter), SECLOCK_LOST);
     assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);
-    assert_int_in_range(now_ms() - began_ms, 1490, 1500 + POLL_MS + SLACK_MS);
+    assert_int_in_range(now_ms() - began_ms, 2990, 3000 + POLL_MS + SLACK_MS);
     assert_result(seclock_release(longer), SECLOCK_LOST);
     seclock_free(&longer);
     seclock_free(&shorter);

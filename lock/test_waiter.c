@@ -36,8 +36,10 @@ static void join_two(struct waiter **first, struct waiter **second)
 {
     *first = waiter_join(NULL, hub, channel, NULL);
     *second = waiter_join(NULL, hub, channel, NULL);
+    assert_true(waiter_sleep(*first, PATIENCE_MS, 0)); /* the subscription itself wakes both */
+    assert_true(waiter_sleep(*second, PATIENCE_MS, 0));
     while (waiter_sleep(*first, 100, 0) || waiter_sleep(*second, 100, 0))
-        ; /* the subscription itself wakes both */
+        ; /* more than once, if one joined after it */
 }
 
 static void test_message_wakes_the_first(void **state)

@@ -457,7 +457,7 @@ static void test_take_sent_again_keeps_its_fence_and_takes_nothing(void **state)
     lock_and_load();
     EXPECT(run(lock_release("mine")), 1);
     int64_t fence = run(take("next", 3, 4)).values[1];
-    redis_server_do("PEXPIRE " LOCK " 100");
+    redis_server_do("PEXPIRE " LOCK " 5000");
     EXPECT(run(take("next", 3, 4)), 1, fence);
     assert_int_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
     EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
