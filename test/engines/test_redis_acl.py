@@ -37,15 +37,17 @@ def printed_rules():
 
 def live(daemon, other, admin):
     """Sells, expires and elects at one daemon, and tells the other one of it."""
-    daemon.reset("demo", 8, 2, pay_within_s=1)
+    daemon.reset("demo", 8, 2, pay_within_s=600)
     late = [daemon.order(user_id=f"u{n}", qty=4, key=f"k{n}").json()["order_id"] for n in range(2)]
     assert daemon.order().answer == other.order().answer == "409 sold_out"
+    daemon.stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
+                            "UPDATE order_expiry SET expires_at = '2020-01-01'")
     for order in late:
         wait_until(lambda order=order: daemon.get(f"/order/{order}").json()["status"] == "expired",
                    "expiry")
     back = wait_until(lambda: (answer := other.order(user_id="next")).status == 201 and answer,
                       "units that came back")
-    assert other.pay(back.json()["order_id"]).status == 200  # else it expires meanwhile
+    assert other.pay(back.json()["order_id"]).status == 200
     daemon.change(paused=True)
     wait_until(lambda: other.order().answer == "409 sale_paused", "the other daemon's news")
     wait_until(lambda: daemon.admin("GET", "/events").json()["events"], "the feed")

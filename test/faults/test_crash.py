@@ -119,7 +119,8 @@ def test_sigstop_longer_than_the_lease_in_mid_load(stack, proxies, spawn, load):
 def test_sleeping_daemon_stops_nobody_from_selling_out(stack, proxies, spawn, load):
     """It holds a segment: its write has not come to the ledger yet."""
     ledger = proxies(stack.ledger.port)
-    steady, sleeper = spawn(stack), spawn(stack, mysql_url=ledger.url(stack.mysql_url))
+    steady = spawn(stack)
+    sleeper = spawn(stack, mysql_url=ledger.url(stack.mysql_url), lease_ms=5000)
     steady.reset("demo", 150, 3)
     awake = threading.Event()
     trap = ledger.once(WRITE, before=lambda link: awake.wait(60))

@@ -61,7 +61,7 @@ def row_waits(stack):
 def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
     """A session, such as an operator's, holds the rows of one sale. Each of the two workers may
     wait for it once; they try each of the thirty orders three times."""
-    daemon = spawn(stack, order_workers=2, deadline_ms=5000)
+    daemon = spawn(stack, order_workers=2)
     for sku, segments in (("demo", 1), ("other", 20)):
         daemon.reset(sku, 1000, segments)
     ids = {sku: daemon.order(sku, user_id="first").json()["order_id"] for sku in ("demo", "other")}
@@ -97,15 +97,17 @@ def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
 
 
 def test_held_row_of_one_user_leaves_the_others_alone(stack, spawn):
-    daemon = spawn(stack, order_workers=2, deadline_ms=5000)
+    daemon = spawn(stack, order_workers=2)
     daemon.reset("demo", 1000, 4, per_user_limit=100)
     for user_id in ("u1", "u2"):
         assert daemon.order(user_id=user_id).status == 201
+    waits = row_waits(stack)
     with stack.ledger.transaction("SELECT * FROM user_quota WHERE sku = 'demo' AND round = 1"
                                   " AND user_id = 'u1' FOR UPDATE"):
         for _ in range(5):
             assert daemon.order(user_id="u1").answer == "503 unavailable"
             assert daemon.order(user_id="u2").status == daemon.order(user_id="new").status == 201
+        assert row_waits(stack) - waits <= 2  # each worker waits once
     wait_until(lambda: daemon.order(user_id="u1").status == 201, "the row to be free")
     assert audit_after_faults(daemon) == 13
 
@@ -131,7 +133,7 @@ def test_redis_flushed_again_and_again_in_mid_load(stack, spawn, load, command):
     pair = spawn(stack), spawn(stack)
     redis = stack.redis
     pair[0].reset("demo", 2000, 20)
-    loads = [load(daemon, connections=32, qty=(1, 2), delay_ms=20) for daemon in pair]
+    loads = [load(daemon, connections=32, qty=(1, 2), delay_ms=50) for daemon in pair]
     struck = strike_in_mid_load(stack, loads, 0.01, lambda _: redis(*command.split()))
     assert struck["OK"] >= STRIKES_MIN, struck
     sell_out_and_audit(pair[0], 2000, loads)
@@ -489,9 +491,11 @@ def test_commit_and_then_the_whole_ledger_out_of_reach(stack, proxies, spawn, lo
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000)
     daemon.reset("demo", 20, 5)
     daemon.order()
-    proxy.once(COMMIT, **{"before" if lost == "request" else "after": lambda _: proxy.refuse()})
-    response = daemon.order(user_id="victim", key="k")
-    assert_problem(response, 503, "outcome_unknown")
+    trap = proxy.once(COMMIT, **{"before" if lost == "request" else "after":
+                                 lambda _: proxy.refuse()})
+    response = wait_until(  # an order that comes late to its commit is not committed
+        lambda: (told := daemon.order(user_id="victim", key="k")).code == "outcome_unknown"
+        and trap.sprung.is_set() and told, "a commit in doubt")
     in_ledger = orders_of(stack, "victim")
     assert in_ledger == (0 if lost == "request" else 1)
     proxy.admit()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from harness import standstill
@@ -54,9 +55,12 @@ class Load:
         wait_until(lambda: self.daemon.metric(answers) > 0, "an answer to wrk")
 
     def stop(self):
-        """Ends wrk early; requests in flight stay unanswered."""
-        if self.process.poll() is None:
+        """Ends wrk early; requests in flight stay unanswered. While wrk begins its threads it takes
+        no notice of the signal, though the first of them orders already."""
+        while self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.5)
         return self.wait()
 
     def wait(self):
@@ -119,6 +123,13 @@ class Load:
     def unclear(self):
         """Order ids of every 503 outcome_unknown."""
         return [order_id for order_id, in self._written("503")]
+
+
+def stop_all(loads):
+    """Ends loads early, each after its first answer. Returns all that was accepted."""
+    for one in loads:
+        one.wait_answered()
+    return [order for one in loads for order in one.stop().accepted]
 
 
 def crowd(daemon, path, seconds, connections=700, script=None):

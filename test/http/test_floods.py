@@ -35,6 +35,12 @@ def processor_s(daemon):
     return sum(of_process(daemon.process.pid))
 
 
+def ready(daemon):
+    """It is not while its probes' last answers are a second old, which is the machine's part; what
+    the daemon itself does until it is ready counts."""
+    return wait_until(lambda: (told := daemon.get("/readyz")).status == 200 and told, "readiness")
+
+
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("flooded", FLOODS)
 def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flooded):
@@ -46,7 +52,7 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
     script.write_text(FLOODS[flooded].replace("ORDER", order_id), encoding="ascii")
     calls = {"pause": lambda: daemon.admin("PATCH", "/admin/sale/other", {"paused": True}),
              "sales": lambda: daemon.admin("GET", "/admin/sales"),
-             "ready": lambda: daemon.get("/readyz"), "alive": lambda: daemon.get("/healthz"),
+             "ready": lambda: ready(daemon), "alive": lambda: daemon.get("/healthz"),
              "metrics": lambda: daemon.get("/metrics")}
     wrk = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "--", "wrk", "--threads=1", f"--connections={CLIENTS}",
@@ -55,16 +61,13 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
     try:
         wait_until(lambda: connections(daemon) > CLIENTS, "the flood")
         time.sleep(0.5)
-        took, not_ready = {name: [] for name in calls}, 0
+        took = {name: [] for name in calls}
         for _ in range(PROBES):
             for name, call in calls.items():
                 before = processor_s(daemon)
                 response = call()
                 took[name].append(processor_s(daemon) - before)
-                if name == "ready" and response.status == 503:  # by answers that are a second old
-                    not_ready += 1
-                else:
-                    assert response.status == 200, (name, response)
+                assert response.status == 200, (name, response)
         assert wrk.poll() is None, "answered after the flood only"
     finally:
         wrk.kill()
@@ -72,6 +75,5 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
     longest = {name: sorted(seconds)[-1 - PROBES // 10] for name, seconds in took.items()}
     print({name: f"{seconds * 1000:.0f} ms" for name, seconds in longest.items()})
     assert max(longest.values()) < SECONDS_MAX, took
-    assert not_ready <= PROBES // 10
     wait_until(lambda: connections(daemon) < CLIENTS / 10, "its end")
     audit(daemon)

@@ -71,8 +71,8 @@ def test_long_answers_that_nobody_reads_do_not_fill_the_memory(stack, spawn):
         socks = [crowd_of.enter_context(deaf_client(daemon)) for _ in range(clients)]
         for sock in socks:
             sock.sendall(listing * 3)  # the kernel takes one or two of these answers
-        wait_until(lambda: daemon.get("/user/regular/orders").code == "overloaded",
-                   "a listing is refused")
+        wait_until(lambda: daemon.request("GET", "/user/regular/orders", timeout=100).code
+                   == "overloaded", "a listing is refused")
         operators = daemon.admin("GET", "/admin/orders?limit=10")
         assert operators.status == 200, operators
         grown = resident_mb(daemon) - before

@@ -255,7 +255,7 @@ def earlier_term(found):
 def test_keep_alive_by_a_deposed_leader_does_not_count(etcd):
     with DeposedLeader(etcd.port) as proxy:
         with Driver(proxy.url(etcd.url), lease=4000, timeout=1000, outage=1000) as holder:
-            assert holder.acquire("etcd", "n")["result"] == "ok"
+            assert settled(holder, "acquire", 1, "etcd", "n")["result"] == "ok"
             proxy.deposed = True
             wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
             assert holder("state", 1)["state"] == "lost"
@@ -292,11 +292,11 @@ def test_leader_is_lost(cluster, how):
     url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in cluster)
     with Driver(url, lease=30000, timeout=3000, outage=60000) as holder:
         with Driver(url, lease=30000, timeout=3000, outage=60000) as waiter:
-            old = holder.acquire("etcd", "n")
+            old = settled(holder, "acquire", 1, "etcd", "n")
             assert old["result"] == "ok"
             waiter.send("acquire", 1, "etcd", "n", wait=100000)
             wait_until(lambda: holder("status", "etcd", "n")["waiting"] == 1, "queueing up")
-            leader = leader_of(cluster)
+            leader = wait_until(lambda: leader_of(cluster), "a leader")
             send_signal(leader.process, how)
             assert settled(holder, "renew", 1)["result"] == "ok"
             state = holder("state", 1)
@@ -313,7 +313,7 @@ def test_majority_is_lost(cluster):
     """Nobody can have the lock, and the holder loses its hold in time."""
     url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in cluster)
     with Driver(url, lease=4000, timeout=1000, outage=1000) as holder:
-        assert holder.acquire("etcd", "n")["result"] == "ok"
+        assert settled(holder, "acquire", 1, "etcd", "n")["result"] == "ok"
         for member in cluster[:2]:
             member.signal(signal.SIGSTOP)
         wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")

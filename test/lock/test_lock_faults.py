@@ -558,7 +558,7 @@ def test_hold_whose_acquisition_took_long_is_renewed(stack, near, proxy):
 def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
     """The holder knows before anybody else can have it, though a renewal still waits."""
     with Driver(far_url, timeout=8000) as far:
-        far.acquire(kind, "n", lease=900)
+        assert settled(far, "acquire", 1, kind, "n", "lease=900")["result"] == "ok"
         proxy.fail(how)
         assert near.acquire(kind, "n", wait=9000)["result"] == "ok"
         state = far("state", 1)

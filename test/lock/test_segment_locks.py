@@ -8,6 +8,7 @@ import pytest
 from harness.audit import (answered, audit, audit_after_faults, audit_sale, sell_out,
                            sell_out_after_faults)
 from harness.daemon import STEADY
+from harness.load import stop_all
 from harness.processes import wait_until
 from harness.proxy import WRITE
 from harness.servers import RedisAlone, ZooKeeper
@@ -97,7 +98,7 @@ def test_reset_and_reconcile_in_mid_load(stack, spawn, load, lock_options):
         pair[0].reconcile()
         pair[1].reset("demo", 100_000, 5)
     time.sleep(0.2)
-    accepted = [order for one in loads for order in one.stop().accepted]
+    accepted = stop_all(loads)
     assert all(set(one.answers) <= {"201"} for one in loads)
     for daemon in pair:
         wait_until(lambda: daemon.metric("seckill_queue_depth") == 0, "the end of the orders")

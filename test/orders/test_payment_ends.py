@@ -154,6 +154,7 @@ def test_order_whose_payment_failed_expires_again(daemon):
     assert state_of(daemon, order["order_id"])["status"] == "expired"
     assert datetime.now(timezone.utc) >= moment(held["expires_at"]) + timedelta(seconds=1)
     refused(daemon.pay(order["order_id"], "a"), "payment_failed", "expired", "a", "failed")
+    daemon.change(pay_within_s=PAY_WITHIN_S)
     assert len(sell_out(daemon)) == 2
     assert audit(daemon) == 2
 

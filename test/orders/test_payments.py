@@ -429,7 +429,7 @@ def test_crowd_whose_time_ends_pays_late_beside_buyers(pair, late_payment):
 
 def test_late_payments_keep_no_payment_in_time_waiting(private_stack, spawn):
     """Redis hangs: late payments wait for it, and payments in time, which need none, do not."""
-    daemon = spawn(private_stack, lease_ms=30_000, redis_timeout_ms=3000, deadline_ms=8000)
+    daemon = spawn(private_stack, lease_ms=30_000)
     daemon.reset("demo", 40, 4, pay_within_s=3600)
     orders = [daemon.order(user_id=f"u{n}").json()["order_id"] for n in range(20)]
     late, due = orders[:10], orders[10:]

@@ -13,7 +13,7 @@ from harness.daemon import STEADY
 from harness.processes import wait_until
 
 MANY = 64  # sales, webhooks and calls at once
-TRIES = 4
+TRIES = 12  # one standstill of a busy machine may spoil some
 COMMITS, READS = 16, 48  # of many calls; both would be MANY and more if each call had its own
 TURNS = 10  # of the expiry worker, five a second
 READS_AT_REST, UPDATES_AT_REST = 72, MANY // 4  # a second: some 57, and next to none

@@ -20,7 +20,7 @@ from harness.buyers import Buyers
 from harness.client import assert_problem, order_bytes, read_response, read_to_end
 from harness.daemon import HASTY, STEADY, Daemon
 from harness.processes import BUILD, PROGRAM, ROOT, free_port, wait_until
-from harness.proxy import WRITE
+from harness.proxy import SEGMENT_LOCK, WRITE
 from harness.servers import is_mysql
 from harness.stack import Stack
 from harness.standstill import Elapsed, timed
@@ -241,12 +241,12 @@ def test_drain_ends_though_redis_and_ledger_are_gone(stack, proxies, spawn):
     spawn(stack, **STEADY).reset()  # it has more time for that
     daemon = spawn(stack, redis_url=redis.url(stack.redis_url), deadline_ms=1000,
                    mysql_url=ledger.url(stack.mysql_url), **HASTY)
-    redis.hold()
     ledger.hold()
+    trap = redis.once(SEGMENT_LOCK, before=lambda link: redis.hold())
     answers = []
     client = threading.Thread(target=lambda: answers.append(daemon.order()))
     client.start()
-    wait_until(lambda: daemon.metric("seckill_queue_depth") > 0, "the order under way")
+    trap.wait()
     daemon.stop()
     client.join()
     assert answers[0].status == 503
@@ -285,7 +285,7 @@ def test_drain_out_of_time_answers_every_call(stack, proxies, spawn):
     """Also those that wait behind one that hangs."""
     ledger = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=ledger.url(stack.mysql_url), drain_ms=500,
-                   mysql_timeout_ms=2000)
+                   mysql_timeout_ms=10_000)
     daemon.reset()
     ledger.hold()
     with ThreadPoolExecutor(3) as clients:

@@ -363,7 +363,7 @@ def test_a_daemon_out_of_the_balancer_ends_by_signal_all_the_same(stack, spawn):
 def test_a_drain_by_signal_is_not_taken_back(stack, spawn):
     daemon = spawn(stack, lame_duck_ms=10_000)
     daemon.signal(signal.SIGTERM)
-    wait_until(lambda: daemon.get("/readyz").status == 503, "the lame duck")
+    wait_until(lambda: daemon.get("/readyz").json()["status"] == "draining", "the lame duck")
     for method, body in (("DELETE", None), ("POST", {"stop": False})):
         assert_problem(daemon.admin(method, "/admin/drain", body), 409, "invalid_state")
     assert events(daemon, "drain_undone")[0]["result"] == "too_late"

@@ -6,6 +6,7 @@ from harness.processes import wait_until
 
 LOCK_LEASES = "SELECT number FROM node_lease FOR UPDATE"  # nobody renews one meanwhile
 ENDED = "UPDATE node_lease SET leased_until=UTC_TIMESTAMP(6)"
+LASTING = "UPDATE node_lease SET leased_until=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"
 
 
 def node_of(response):
@@ -89,6 +90,7 @@ def test_second_daemon_with_the_same_node_id_ends(stack, spawn):
 def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):
     daemon = spawn(stack, node_id=7)
     daemon.kill()
+    stack.ledger.run(LASTING)
     daemon.launch()
     wait_until(lambda: "event=node_taken" in daemon.log(), "a warning")
     stack.ledger.run(ENDED)

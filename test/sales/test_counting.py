@@ -117,7 +117,6 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, proxies, spawn)
     proxy = proxies(stack.ledger.port)
     one = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     wait_until(lambda: one.metric("seckill_expiry_elected"), "its election")
-    other = spawn(stack)
     one.reset("demo", 1_000_000, 20)
     fill(one, 12_000, 4000, expiring=1000)
     picked = random.Random(12).sample(range(FIRST, FIRST + 11_000), 200)
@@ -132,6 +131,7 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, proxies, spawn)
         one.change(per_user_limit=2)
     wait_until(lambda: not one.running(), "its end")
     assert FIRST < counted[0] < FIRST + 11_000
+    other = spawn(stack)
     with ThreadPoolExecutor(4) as pool:
         answers = Counter(pool.map(lambda order_id: other.cancel(order_id).answer, picked))
     assert set(answers) <= {"200", "503 unavailable"}, answers

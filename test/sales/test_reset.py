@@ -11,6 +11,7 @@ from harness.audit import (answered, audit, audit_after_faults, sell_out, sell_o
                            sold_by_orders)
 from harness.client import assert_problem
 from harness.daemon import STEADY
+from harness.load import stop_all
 from harness.processes import wait_until
 from harness.proxy import COMMIT, WRITE, Link
 
@@ -52,7 +53,7 @@ def test_reset_in_mid_load(pair, load, shapes):
         totals[sale["round"]] = total
     assert list(totals) == list(range(1, len(shapes) + 2))
     time.sleep(0.1)
-    accepted = [order for one in loads for order in one.stop().accepted]
+    accepted = stop_all(loads)
     assert all(set(one.answers) <= ANSWERS for one in loads)
     accepted += sell_out(pair[1])
     assert audit(pair[0], accepted=accepted, changed=True) == shapes[-1][0]
@@ -70,6 +71,7 @@ def test_order_after_a_reset_belongs_to_the_new_round_on_every_daemon(pair, load
             assert response.status == 201
             assert round_of(daemon.stack, response.json()["order_id"]) == sale["round"]
     for one in noise:
+        wait_until(lambda one=one: one.accepted, "an order")
         one.stop()
     audit(pair[0], changed=True)
 
@@ -82,7 +84,7 @@ def test_resets_from_two_daemons_race_each_other(pair, load):
     rounds = [round_no for round_no in results if round_no]
     assert rounds, "no reset succeeded at all"
     assert len(set(rounds)) == len(rounds)
-    accepted = [order for one in loads for order in one.stop().accepted]
+    accepted = stop_all(loads)
     assert all(set(one.answers) <= ANSWERS for one in loads)
     sell_out(pair[0])
     total = pair[1].stock()["total"]

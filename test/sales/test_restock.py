@@ -6,6 +6,7 @@ import pytest
 
 from harness.audit import answered, audit, audit_after_faults, sell_out, sell_out_after_faults
 from harness.client import assert_problem
+from harness.load import stop_all
 from harness.processes import wait_until
 from harness.proxy import COMMIT, Link
 
@@ -88,7 +89,7 @@ def test_restocks_race_each_other_under_load(pair, load):
              for daemon in pair]
     with ThreadPoolExecutor(4) as pool:
         added = list(pool.map(lambda n: n * (pair[n % 2].add(n).status == 200), range(1, 25)))
-    accepted = [order for one in loads for order in one.stop().accepted]
+    accepted = stop_all(loads)
     assert sum(added) > 0
     accepted += sell_out(pair[1])
     assert audit(pair[0], accepted=accepted, changed=True) == 300 + sum(added)
