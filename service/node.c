@@ -70,15 +70,13 @@ static enum ledger_result take(struct node *node, struct ledger *ledger, uint64_
     };
     enum ledger_result result = ledger_node_take(ledger, &node->lease, other, until);
     note_other(node, result == LEDGER_NO ? other : "", until);
-    if (result == LEDGER_OK)
-        log_event(LOG_INFO, "node_leased", "node=%d", node->lease.number);
-    else if (result == LEDGER_NO)
+    if (result == LEDGER_NO)
         log_event(
             LOG_WARN, "node_taken", "node=%d holder=%s until=%s effect=%s", node->wanted,
             LOG_QUOTE(other), LOG_QUOTE(until),
             LOG_QUOTE("the start waits until the lease ends; while its holder renews it, this "
                       "daemon ends with status 2"));
-    else
+    else if (result != LEDGER_OK)
         log_event(LOG_WARN, "node_not_leased", "error=%s effect=%s",
                   LOG_QUOTE(result == LEDGER_DAMAGED ? ledger_fault(ledger)->error
                                                      : ledger_error(ledger)),
@@ -127,7 +125,8 @@ bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
         return node->held;
     if (node->held)
         result = renew(node, ledger, next_ms);
-    if (!node->held)
+    bool leases = !node->held;
+    if (leases)
         result = take(node, ledger, next_ms);
     node->answered = result == LEDGER_OK || result == LEDGER_NO;
     if (result != LEDGER_OK)
@@ -135,6 +134,8 @@ bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
     node->held = true;
     node->due_ns = asked_ns + NODE_RENEW_MS * CLOCK_NS_PER_MS;
     tell_generator(node, ids, asked_ns);
+    if (leases) /* now orders get ids */
+        log_event(LOG_INFO, "node_leased", "node=%d", node->lease.number);
     return true;
 }
 
