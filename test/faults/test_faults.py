@@ -496,6 +496,7 @@ def test_commit_and_then_the_whole_ledger_out_of_reach(stack, proxies, spawn, lo
     response = wait_until(  # an order that comes late to its commit is not committed
         lambda: (told := daemon.order(user_id="victim", key="k")).code == "outcome_unknown"
         and trap.sprung.is_set() and told, "a commit in doubt")
+    assert_problem(response, 503, "outcome_unknown")
     in_ledger = orders_of(stack, "victim")
     assert in_ledger == (0 if lost == "request" else 1)
     proxy.admit()

@@ -178,7 +178,8 @@ static void check_decided(struct asked *asked, const struct told *told)
         return;
     }
     /* Its time was over: then it counts as one that no worker took. */
-    bool untaken = outcome == STOCK_AGAIN && is_told(told, 503, "overloaded");
+    bool over = outcome == STOCK_AGAIN && loop_now_ns() >= last->until_ns;
+    bool untaken = over && is_told(told, 503, "overloaded");
     if (!untaken && !is_told(told, answers[outcome].status, answers[outcome].code))
         promise_break("request %u is answered %u %s, and its worker decided %u %s", asked->number,
                       told->status, told->code, answers[outcome].status, answers[outcome].code);
