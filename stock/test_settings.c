@@ -289,13 +289,6 @@ static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
     audit(1);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
 {
     (void)state;
@@ -303,15 +296,15 @@ static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
     reset(10, 2, (struct ledger_settings){.starts_ms = 5000});
     struct sale *sale = sale_cache_find(caches[0], "s");
     struct ledger_settings settings;
-    assert_false(sale_window_cached(sale, now_ns(), &settings));
-    int64_t before_ns = now_ns();
+    assert_false(sale_window_cached(sale, clock_now_ns(), &settings));
+    int64_t before_ns = clock_now_ns();
     assert_int_equal(buy(0, "u", 1, ""), STOCK_NOT_STARTED);
-    int64_t asked_ns = now_ns();
-    assert_true(sale_window_cached(sale, before_ns + REMEMBER_MS * INT64_C(500000), &settings));
+    int64_t asked_ns = clock_now_ns();
+    assert_true(sale_window_cached(sale, before_ns + REMEMBER_MS * CLOCK_NS_PER_MS / 2, &settings));
     assert_int_equal(stock_window_check(&settings, NOW_MS, &at_ms), STOCK_NOT_STARTED);
     assert_int_equal(at_ms, 5000);
     assert_int_equal(stock_window_check(&settings, 5000, &at_ms), STOCK_OPEN);
-    assert_false(sale_window_cached(sale, asked_ns + (int64_t)REMEMBER_MS * 1000000, &settings));
+    assert_false(sale_window_cached(sale, asked_ns + REMEMBER_MS * CLOCK_NS_PER_MS, &settings));
     sale_invalidate(sale);
     assert_false(sale_window_cached(sale, before_ns, &settings));
 }

@@ -1202,9 +1202,7 @@ static void test_reset_ends_the_memory_of_a_shortage(void **state)
 {
     (void)state;
     reset("s", 2, 1);
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + 50000000;
+    int64_t now_ns = clock_now_ns() + 50 * CLOCK_NS_PER_MS;
     assert_int_equal(buy("s", 3), STOCK_SOLD_OUT); /* which is remembered for 100 ms */
     struct sale *sale = sale_cache_find(cache, "s");
     assert_true(sale_known_short(sale, 3, now_ns));
