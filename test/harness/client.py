@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import socket
+import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -68,6 +69,11 @@ def send(address, method, path, body=None, headers=(), timeout=30):
         return Response(reply.status, reply.headers, reply.read())
     finally:
         connection.close()
+
+
+def reset_at_close(sock):
+    """Makes the end of a connection a reset, also of what was sent and not read yet."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def read_response(sock, method="GET"):

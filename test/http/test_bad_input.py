@@ -2,14 +2,13 @@
 
 import json
 import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from harness.audit import audit, sell_out
-from harness.client import assert_problem, read_response, read_to_end, send_raw
+from harness.client import assert_problem, read_response, read_to_end, reset_at_close, send_raw
 from harness.daemon import STEADY, TOKEN, Daemon
 from harness.processes import wait_until
 
@@ -547,7 +546,7 @@ class TestClientsThatVanish:
         for _ in range(150):
             with socket.create_connection(daemon.address) as sock:
                 if how == "reset":
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    reset_at_close(sock)
                 sock.sendall(request)
         wait_until(lambda: daemon.metric("seckill_queue_depth") == 0, "an empty queue")
         sell_out(daemon, "gone")

@@ -4,13 +4,12 @@ vanish: the former are answered, and none keeps an HTTP thread busy."""
 import os
 import signal
 import socket
-import struct
 import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from harness.client import order_bytes, read_response, read_to_end
+from harness.client import order_bytes, read_response, read_to_end, reset_at_close
 from harness.daemon import TOKEN
 from harness.load import crowd
 from harness.processes import threads_of, wait_until
@@ -68,7 +67,7 @@ def test_buyer_who_leaves_while_the_ledger_stands_still_costs_no_core(private_st
         buyer = ask(daemon, order_bytes(), half_close=leave == "half-closed")
         wait_until(lambda: daemon.metric("seckill_queue_depth") == 1, "the order under way")
         if leave == "reset":
-            buyer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(buyer)
         if leave != "half-closed":
             buyer.close()
         assert busy(daemon) < BUSY_MAX

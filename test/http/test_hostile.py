@@ -4,7 +4,6 @@ A connection that libmicrohttpd gave up on in silence was remembered until its r
 10 s after the bytes. `make fuzz-http` runs this file under AddressSanitizer."""
 
 import socket
-import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from harness.client import Response, assert_problem, read_response, read_to_end, send_raw
+from harness.client import (Response, assert_problem, read_response, read_to_end, reset_at_close,
+                            send_raw)
 from harness.daemon import Daemon
 
 LATE_SECONDS = 12  # longer than the daemon waits for a request to be complete
@@ -54,7 +54,7 @@ def send_and_close(address, data):
 
 def send_and_reset(address, data):
     with suppress(ConnectionError), socket.create_connection(address, timeout=30) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_at_close(sock)
         sock.sendall(data)
 
 

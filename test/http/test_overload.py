@@ -5,7 +5,6 @@ import os
 import re
 import resource
 import socket
-import struct
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.audit import audit
-from harness.client import order_bytes, read_response, read_to_end, send_many
+from harness.client import order_bytes, read_response, read_to_end, reset_at_close, send_many
 from harness.daemon import STEADY
 from harness.load import crowd
 from harness.processes import PROGRAM, wait_until
@@ -192,7 +191,7 @@ def test_operators_get_descriptors_that_idle_buyers_have(stack, spawn):
 
 def hang_up(sock, how):
     if how == "resets":
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_at_close(sock)
     elif how == "half-closed":
         sock.shutdown(socket.SHUT_WR)
         assert read_to_end(sock).startswith(b"HTTP/1.1 201")

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,7 +10,8 @@ from threading import Event, Thread
 import pytest
 
 from harness.audit import answered, audit_after_faults
-from harness.client import assert_problem, order_bytes, read_response, read_to_end
+from harness.client import (assert_problem, order_bytes, read_response, read_to_end,
+                            reset_at_close)
 from harness.processes import wait_until
 from harness.proxy import COMMIT, WRITE
 from harness.standstill import Elapsed, timed
@@ -93,7 +93,7 @@ def reset_while_they_wait(daemon, count):
         for _ in range(count):
             sock = clients.enter_context(socket.create_connection(daemon.address, timeout=30))
             sock.sendall(order_bytes())
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(sock)
         wait_until(lambda: daemon.metric(DEPTH) == before + count, "the orders in the queue")
 
 
