@@ -9,7 +9,8 @@
  * why_leave: a primary that became a replica, or is cut off from its replicas, keeps its clients
  * and refuses their writes, while the URL's name may lead to the new primary by now. Such a refusal
  * closes the connection, but only at the next use: further replies of the pipeline are still due,
- * and each tells what became of its command. */
+ * and each tells what became of its command. The sentinel that named such a server may be cut off
+ * together with it, so another one is asked next. */
 #include "lua/redis.h"
 
 #include <assert.h>
@@ -198,6 +199,8 @@ enum redis_result redis_connect(struct redis *redis)
         return REDIS_ANSWERED;
     if (redis->leaving) {
         redis->stats.failures++;
+        if (redis->url.kind == URL_SENTINEL)
+            redis->next_server++;
         drop(redis);
     }
     /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for

@@ -157,6 +157,39 @@ static void test_server_that_is_no_master_is_passed_over(void **state)
     fake_stop(&replica);
 }
 
+/* A master that is cut off with its sentinel keeps saying that it is one, and refuses writes. */
+static void test_the_sentinel_of_a_master_that_refuses_writes_is_not_asked_again(void **state)
+{
+    (void)state;
+    struct fake fakes[2], old;
+    char stale[ANSWER_SIZE], answer[ANSWER_SIZE], refusal[ANSWER_SIZE], place[URL_PLACE_SIZE];
+    const struct url url = server();
+    const char *role = "*2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
+    const char *refuses = "-NOREPLICAS Not enough good replicas to write.\r\n";
+    snprintf(refusal, sizeof refusal, "%s%s", url.password[0] != '\0' ? "+OK\r\n" : "", role);
+    start(&old, refusal, refuses); /* to AUTH and HELLO, then to PUBLISH */
+    name_server(stale, "127.0.0.1", (unsigned)old.port);
+    name_server(answer, url.servers[0].host, url.servers[0].port);
+    start(&fakes[0], stale, NULL);
+    start(&fakes[1], answer, NULL);
+    struct redis *redis = open_at(fakes, 2, 2000);
+    assert_int_equal(redis_publish(redis, "news", "1"), REDIS_FAILED);
+    assert_non_null(strstr(redis_error(redis), "NOREPLICAS"));
+    enum redis_result result = REDIS_FAILED;
+    for (int64_t until_ms = clock_now_ms() + 10000;
+         result != REDIS_ANSWERED && clock_now_ms() < until_ms;)
+        result = redis_publish(redis, "news", "2"); /* at first the delay lasts */
+    assert_int_equal(result, REDIS_ANSWERED);
+    url_place(redis_server_url(), "redis", place);
+    assert_string_equal(redis_place(redis), place);
+    assert_int_equal(fakes[0].connections, 1);
+    assert_int_equal(old.connections, 1);
+    redis_close(&redis);
+    fake_stop(&fakes[0]);
+    fake_stop(&fakes[1]);
+    fake_stop(&old);
+}
+
 static void test_odd_answers_are_no_master(void **state)
 {
     (void)state;
@@ -206,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_the_named_master_is_found),
         cmocka_unit_test(test_other_sentinels_are_passed_over_and_the_good_one_kept),
         cmocka_unit_test(test_server_that_is_no_master_is_passed_over),
+        cmocka_unit_test(test_the_sentinel_of_a_master_that_refuses_writes_is_not_asked_again),
         cmocka_unit_test(test_odd_answers_are_no_master),
         cmocka_unit_test(test_all_sentinels_dead_fails_in_time),
     };
