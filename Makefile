@@ -224,7 +224,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 lock_source := $(filter-out lock/test_% $(programs) $(left_out),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
-               $(addprefix sql/db/,db_client.c db_connection.c db_servers.c sql_text.c)
+               $(addprefix sql/db/,db_client.c db_connection.c db_servers.c db_waits.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(shell pkg-config --libs hiredis libssl libcrypto) $(if $(etcd),$(shell pkg-config --libs jansson)) -ldl
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))

@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/keepalive.h"
 #include "base/resolve.h"
 #include "base/url.h"
-
-/* A subscriber only listens, so only keepalive tells it that its server's host is gone. */
-enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 5, KEEPALIVE_PROBES = 3 };
 
 /* Waits for the end of a connect that is under way. Returns 0, or its errno. */
 static int await_connect(int fd, int64_t until_ms)
@@ -61,19 +59,12 @@ static int dial_socket(const struct sockaddr *address, socklen_t size, int64_t u
     return fd;
 }
 
-static void set_option(int fd, int level, int option, int value)
-{
-    setsockopt(fd, level, option, &value, sizeof value);
-}
-
 static void set_options(int fd)
 {
     /* A pipeline is sent whole, and its last packet must not wait for an answer. */
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_PAUSE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+    static const int yes = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    keepalive_set(fd); /* a subscriber only listens */
 }
 
 static int dial_address(const char *address, unsigned port, int64_t until_ms, int *error_out)

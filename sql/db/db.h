@@ -73,6 +73,22 @@ void db_look(struct db *db);
 /* True while several servers take writes that are not one cluster. Any thread. */
 bool db_split(const struct db *db);
 
+/* The writes that the server of the present or last connection has not answered in time: commits,
+ * mostly, which a primary without its replicas answers only when it has one again. Their
+ * connections stay open until they are answered, or break. While a server owes DB_WAITS_MAX
+ * answers, db_run and statements that write fail at once: whoever goes on would only leave more
+ * sessions behind. */
+enum { DB_WAITS_MAX = 8 };
+
+struct db_wait {
+    size_t count;          /* 0: none, and the members below are 0 */
+    int64_t ms;            /* for how long the first one has waited */
+    unsigned long session; /* of the first one, by the server's number */
+    bool own;              /* this db's last one is not answered yet, whatever its server */
+};
+
+void db_wait_ask(const struct db *db, struct db_wait *wait_out);
+
 /* Pings the server, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "sql/db/db_connection.h"
 #include "sql/db/db_servers.h"
+#include "sql/db/db_waits.h"
 
 enum { RUN_TRIES_MAX = 5 };
 
@@ -70,6 +71,7 @@ static bool suits(struct db *db)
     struct db_role role;
     if (db_role_ask(db, &role) != DB_OK)
         return false;
+    memcpy(db->server_name, role.server, sizeof db->server_name);
     if (db->servers && !role.writable) {
         char why[DB_SERVERS_WHY_SIZE];
         snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
@@ -177,11 +179,32 @@ enum db_result db_ping(struct db *db)
     return db_query(db, "DO 1", 4);
 }
 
+void db_wait_ask(const struct db *db, struct db_wait *wait_out)
+{
+    db_waits_ask(db->server_name, db->wait_number, wait_out);
+}
+
+/* False while the server owes so many answers that a further write would be too many. */
+static bool may_write(struct db *db)
+{
+    struct db_wait wait;
+    db_wait_ask(db, &wait);
+    if (!db->mysql || wait.count < DB_WAITS_MAX)
+        return true;
+    db->in_doubt = db->held = false;
+    snprintf(db->error, sizeof db->error, "%zu writes wait for an answer of %.100s, one for %lld s",
+             wait.count, db->server_place, (long long)(wait.ms / 1000));
+    fault_note(&db->fault, "write", db->error);
+    return false;
+}
+
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
     /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
     if (!db->in_run)
         db_connect(db);
+    if (!db->in_run && db_writes(text, length) && !may_write(db))
+        return DB_FAILED;
     return db_execute(db, text, length);
 }
 
@@ -247,27 +270,6 @@ struct db_stats db_stats(const struct db *db)
     return db->stats;
 }
 
-/* Only a deadlock or a lock wait says for certain that a commit did not happen. Every other error
- * leaves that open: the server may have written it before it died or was told to stop. */
-static enum db_result commit(struct db *db)
-{
-    if (!db->mysql) /* lost before the COMMIT was sent: certainly not committed */
-        return DB_FAILED;
-    if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
-        return DB_OK;
-    unsigned code = mysql_errno(db->mysql);
-    db_keep_error(db, code, mysql_error(db->mysql));
-    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
-        strcpy(db->soft, "COMMIT");
-        return DB_SOFT;
-    }
-    db->doing = "COMMIT";
-    db->doing_length = strlen(db->doing);
-    db_note_fault(db);
-    db_disconnect(db);
-    return DB_UNKNOWN;
-}
-
 /* A rollback that fails closes the connection, by which the server rolls back as well. */
 static void rollback(struct db *db)
 {
@@ -305,8 +307,8 @@ static bool again(struct db *db, struct db_run *run)
 static void end_run(struct db *db, struct db_run *run)
 {
     assert(db->in_run);
-    if (run->result == DB_OK)
-        run->result = commit(db);
+    if (run->result == DB_OK) /* a connection lost before the COMMIT has committed nothing */
+        run->result = db->mysql ? db_commit(db) : DB_FAILED;
     if (run->result != DB_OK && run->result != DB_UNKNOWN) /* commit has disconnected if unknown */
         rollback(db);
     db->in_run = db->begin = false;
@@ -324,6 +326,8 @@ bool db_run(struct db *db, struct db_run *run)
         return false;
     run->tries++;
     run->result = db_connect(db);
+    if (run->result == DB_OK && !may_write(db))
+        run->result = DB_FAILED;
     db->in_run = db->begin = run->result == DB_OK;
     return db->in_run;
 }

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/keepalive.h"
 #include "base/memory.h"
 #include "base/resolve.h"
+#include "sql/db/db_waits.h"
 
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
@@ -203,6 +205,14 @@ static void leave(struct db *db)
     backoff_fail(&db->backoff, clock_now_ms());
 }
 
+/* What the last write has become is told on its connection, or never. */
+static void hand_over(struct db *db)
+{
+    db_drop_rows(db);
+    db->wait_number = db_waits_add(db->mysql, db->server_name, db->waited_ms);
+    db->mysql = NULL;
+}
+
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
 {
     db_keep_error(db, code, text);
@@ -211,6 +221,8 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     if (db->late) {
         code = CR_SERVER_LOST;
         snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->waited_ms);
+        if (!db->in_run && db_writes(db->doing, db->doing_length))
+            hand_over(db);
     }
     db->late = false;
     switch (code) {
@@ -281,6 +293,15 @@ static bool answer_comes(struct db *db)
     return came;
 }
 
+bool db_writes(const char *text, size_t length)
+{
+    static const char *const verbs[] = {"INSERT ", "UPDATE ", "DELETE ", "REPLACE "};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (length > strlen(verbs[i]) && strncmp(text, verbs[i], strlen(verbs[i])) == 0)
+            return true;
+    return false;
+}
+
 /* The client library counts its time-outs in seconds, so the wait for the first answer is measured
  * here. */
 static int query_in_time(struct db *db, const char *text, size_t length)
@@ -311,6 +332,32 @@ static int send_query(struct db *db, const char *text, size_t length)
     /* The first result is that of START TRANSACTION; the text's own results begin behind it. */
     int failed = query_in_time(db, db->packet, head + length);
     return failed ? failed : mysql_next_result(db->mysql);
+}
+
+enum db_result db_commit(struct db *db)
+{
+    static const char text[] = "COMMIT";
+    int was_ms = db_set_timeout(db, (int)db->timeout_s * 1000);
+    db->doing = text;
+    db->doing_length = sizeof text - 1;
+    int failed = query_in_time(db, text, sizeof text - 1);
+    db_set_timeout(db, was_ms);
+    if (!failed)
+        return DB_OK;
+    unsigned code = mysql_errno(db->mysql);
+    db_keep_error(db, code, mysql_error(db->mysql));
+    if (db->late) {
+        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", CR_SERVER_LOST,
+                 db->waited_ms);
+        hand_over(db);
+    } else if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
+        strcpy(db->soft, text);
+        return DB_SOFT;
+    }
+    db->late = false;
+    db_note_fault(db);
+    db_disconnect(db);
+    return DB_UNKNOWN;
 }
 
 enum db_result db_execute(struct db *db, const char *text, size_t length)
@@ -448,6 +495,7 @@ bool db_connect_server(struct db *db, int64_t until_ms)
         return false;
     /* A program that this process starts must not keep the connection open. */
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
+    keepalive_set((int)db->mysql->net.fd); /* of a write that nobody answers, too */
     char setup[sizeof session_setup + 16];
     int length = snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
     bool set_up = db_execute(db, setup, (size_t)length) == DB_OK;

@@ -10,6 +10,8 @@
 
 struct db_servers;
 
+enum { DB_ROLE_NAME_SIZE = 96 };
+
 struct db {
     MYSQL *mysql; /* NULL while there is no connection */
     MYSQL_RES *rows;
@@ -42,6 +44,8 @@ struct db {
     struct fault fault;
     char place[URL_PLACE_SIZE];
     char server_place[URL_PLACE_SIZE];
+    char server_name[DB_ROLE_NAME_SIZE]; /* the server's own; its place may lead to another one */
+    uint64_t wait_number; /* of its last write without an answer in time; see db_waits.h */
     struct db_stats stats;
 };
 
@@ -58,6 +62,16 @@ bool db_connect_server(struct db *db, int64_t until_ms);
 
 /* Runs statements as db_query does, on the present connection: DB_FAILED without one. */
 enum db_result db_execute(struct db *db, const char *text, size_t length);
+
+/* Commits on the present connection. DB_OK, DB_SOFT or DB_UNKNOWN.
+ *
+ * why_unknown: only a deadlock or a lock wait says for certain that a commit did not happen. Every
+ * other error leaves that open: the server may have written it before it died or was told to
+ * stop. */
+enum db_result db_commit(struct db *db);
+
+/* True for a statement that outside of a transaction commits what it changes. */
+bool db_writes(const char *text, size_t length);
 
 /* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left
  * of it while connecting. */

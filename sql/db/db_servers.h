@@ -16,7 +16,7 @@
 #define SQL_DB_SERVERS_H
 
 #include "base/url.h"
-#include "sql/db/db.h"
+#include "sql/db/db_connection.h"
 
 /* A variable or a status of a server. */
 struct db_value {
@@ -31,7 +31,7 @@ enum db_result db_values_ask(struct db *db, const char *question, struct db_valu
 
 bool db_value_is(const struct db_value *value, const char *text);
 
-enum { DB_ROLE_NAME_SIZE = 96, DB_ROLE_WHY_SIZE = 128 };
+enum { DB_ROLE_WHY_SIZE = 128 };
 
 struct db_role {
     bool answers;

@@ -541,6 +541,70 @@ static void test_commit_that_the_server_calls_an_error_is_unknown(void **state)
     assert_int_equal(run_over_wire(WIRE_SAYS_ERROR), 1);
 }
 
+/* ---- writes without an answer ---- */
+
+static void await_answers(void)
+{
+    enum { PAUSE_NS = 5000000, PAUSES_MAX = 4000 };
+    struct db_wait wait = {.count = 1};
+    for (int i = 0; i < PAUSES_MAX && wait.count > 0; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        db_wait_ask(db, &wait);
+    }
+    assert_int_equal(wait.count, 0);
+}
+
+/* Each leaves a session behind that the server keeps. */
+static void leave_writes(void)
+{
+    int was_ms = db_set_timeout(db, 30);
+    for (int i = 0; i < DB_WAITS_MAX; i++) {
+        assert_int_equal(query(db, "INSERT INTO t(n)VALUES(1)"), DB_FAILED);
+        assert_true(db_in_doubt(db));
+    }
+    db_set_timeout(db, was_ms);
+}
+
+static void test_server_that_answers_no_write_is_left_few_sessions(void **state)
+{
+    (void)state;
+    struct plan plan = {.text = "INSERT INTO t(n)VALUES(2)"};
+    struct db_wait wait;
+    struct db *locker = sql_server_open(sql_server_url());
+    assert_int_equal(query(locker, "LOCK TABLES t WRITE"), DB_OK);
+    leave_writes();
+    db_wait_ask(db, &wait);
+    assert_int_equal(wait.count, DB_WAITS_MAX);
+    assert_true(wait.own && wait.ms >= 30);
+
+    assert_int_equal(query(db, "INSERT INTO t(n)VALUES(2)"), DB_FAILED);
+    assert_false(db_in_doubt(db));
+    assert_non_null(strstr(db_error(db), "8 writes wait for an answer of "));
+    assert_int_equal(run_all(db, follow, &plan), DB_FAILED);
+    assert_int_equal(plan.calls, 0);
+    /* Reads go on. */
+    assert_int_equal(number(db, "SELECT COUNT(*) FROM information_schema.processlist "
+                                "WHERE info LIKE 'INSERT INTO t%'"),
+                     DB_WAITS_MAX);
+
+    assert_int_equal(query(locker, "UNLOCK TABLES"), DB_OK);
+    await_answers();
+    assert_int_equal(run_all(db, follow, &plan), DB_OK);
+    assert_int_equal(rows(), DB_WAITS_MAX + 1);
+    db_close(&locker);
+}
+
+static void test_read_without_an_answer_holds_up_no_write(void **state)
+{
+    (void)state;
+    struct db_wait wait;
+    int was_ms = db_set_timeout(db, 30);
+    assert_int_equal(query(db, "SELECT SLEEP(1)"), DB_FAILED);
+    db_wait_ask(db, &wait);
+    assert_int_equal(wait.count, 0);
+    db_set_timeout(db, was_ms);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int main(void)
@@ -578,6 +642,8 @@ int main(void)
         TEST(test_commit_without_an_answer_is_unknown_and_may_be_done),
         TEST(test_commit_that_never_arrived_is_unknown_and_not_done),
         TEST(test_commit_that_the_server_calls_an_error_is_unknown),
+        TEST(test_server_that_answers_no_write_is_left_few_sessions),
+        TEST(test_read_without_an_answer_holds_up_no_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,88 @@
+/* Keeps the connections whose write was not answered in time, until it is. */
+#include "sql/db/db_waits.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+struct wait {
+    struct wait *next; /* a later one */
+    MYSQL *mysql;
+    int64_t since_ms;
+    uint64_t number;
+    pid_t process;
+    char server[128];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct wait *first; /* under the mutex, as is the last number given, counted from 1 */
+static uint64_t last_number;
+static _Atomic size_t count; /* of all servers */
+
+/* A child of fork leaves its parent's sessions alone. */
+static void end(struct wait *wait)
+{
+    if (wait->process == getpid())
+        mysql_close(wait->mysql);
+    else
+        close((int)wait->mysql->net.fd);
+    free(wait);
+}
+
+/* Ends those that have been answered, or whose connection has broken. */
+static void end_answered(void)
+{
+    struct wait **at = &first;
+    while (*at) {
+        struct wait *wait = *at;
+        struct pollfd answer = {.fd = (int)wait->mysql->net.fd, .events = POLLIN};
+        if (wait->process == getpid() && poll(&answer, 1, 0) == 0) {
+            at = &wait->next;
+            continue;
+        }
+        *at = wait->next;
+        count--;
+        end(wait);
+    }
+}
+
+uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
+{
+    struct wait *wait = memory_must(calloc(1, sizeof *wait));
+    wait->mysql = mysql;
+    wait->since_ms = clock_now_ms() - waited_ms;
+    wait->process = getpid();
+    snprintf(wait->server, sizeof wait->server, "%s", server);
+    pthread_mutex_lock(&mutex);
+    struct wait **at = &first;
+    while (*at)
+        at = &(*at)->next;
+    *at = wait;
+    count++;
+    uint64_t number = wait->number = ++last_number;
+    pthread_mutex_unlock(&mutex);
+    return number;
+}
+
+void db_waits_ask(const char *server, uint64_t own, struct db_wait *wait_out)
+{
+    *wait_out = (struct db_wait){.count = 0};
+    if (count == 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    end_answered();
+    for (const struct wait *wait = first; wait; wait = wait->next) {
+        wait_out->own |= wait->number == own;
+        if (strcmp(wait->server, server) != 0 || wait_out->count++ > 0)
+            continue;
+        wait_out->ms = clock_now_ms() - wait->since_ms;
+        wait_out->session = mysql_thread_id(wait->mysql);
+    }
+    pthread_mutex_unlock(&mutex);
+}
