@@ -105,6 +105,9 @@ static void print_servers(FILE *page, struct service *service, int64_t now_ns)
                        "1 for the state that each server is in, 0 for all others.");
     print_state(page, "redis", health_place(health, HEALTH_REDIS), redis);
     print_state(page, "ledger", health_place(health, HEALTH_LEDGER), ledger);
+    print_gauge(page, "seckill_ledger_unanswered_write_seconds",
+                "Age of the oldest write that the ledger has not answered in time; 0 without one.",
+                (double)health_oldest_write_ms(health) / 1000);
     metrics_print_head(page, "seckill_ledger_clock_ahead_seconds", "gauge",
                        "The ledger's clock minus this daemon's.");
     if (synced_clock_known(&service->clock))

@@ -5,6 +5,11 @@
  * need. Both probes are writes that change nothing, so they cost neither a line of Redis'
  * append-only file nor an fsync of the ledger.
  *
+ * why_commits: a primary without its replicas, one whose disk is full and one whose backup has begun
+ * take each write and answer no commit. So once a second the ledger's probe commits a row that it
+ * deletes in the same transaction. A commit that is not answered stays under way, and none follows
+ * it: the probe leaves one session behind, however long it takes.
+ *
  * why_one_is_enough: a lost master of a cluster affects only its own segments, and its replica
  * takes over within seconds. Meanwhile orders that find a segment elsewhere are accepted. */
 #include "service/workers/health.h"
@@ -22,13 +27,17 @@
 #include "service/metrics/metrics.h"
 #include "service/node.h"
 #include "service/workers/workers.h"
+#include "sql/orders/orders.h"
 #include "sql/server/server.h"
 
 enum {
-    PAUSE_MS = 250,        /* between two probes */
-    ANSWER_AGE_MS = 1000,  /* up to this age an answer counts */
-    TIMEOUT_MS_MAX = 1000, /* of a probe: a later answer would not count */
-    SETTINGS_S = 10,       /* between two checks of a server's settings */
+    PAUSE_MS = 250,         /* between two probes */
+    ANSWER_AGE_MS = 1000,   /* up to this age an answer counts */
+    TIMEOUT_MS_MAX = 1000,  /* of a probe: a later answer would not count */
+    SETTINGS_S = 10,        /* between two checks of a server's settings */
+    COMMIT_PAUSE_MS = 1000, /* between two commits of the ledger's probe */
+    COMMIT_MS = 250,        /* for which the probe waits for its answer */
+    COMMIT_AGE_MS = 2000, /* from which on an unanswered one says that the ledger does not serve */
     POLICY_SIZE = 32,
 };
 
@@ -55,6 +64,9 @@ struct probe {
 
     /* For the ledger: */
     struct ledger_weakness weakness; /* as last seen; its setting may be "" */
+    char waits[LEDGER_WAIT_SIZE];    /* why commits wait; "": they do not */
+    int64_t committed_ns;            /* when its last commit began */
+    _Atomic int64_t oldest_ms;       /* age of the oldest write without an answer; 0: none */
     char server[URL_PLACE_SIZE];     /* the server last written to */
     _Atomic bool durable;            /* as far as is known */
 };
@@ -342,10 +354,41 @@ static enum health_state check_clock(struct probe *probe)
     return synced_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
 }
 
+/* Another thread's write may be the oldest one, while later ones are answered: then commits do not
+ * wait. */
+static enum health_state check_commits(struct probe *probe)
+{
+    struct ledger *ledger = probe->base.ledger;
+    struct db_wait wait = ledger_wait(ledger);
+    bool waits = probe->waits[0] != '\0', answered = !wait.own;
+    int64_t now_ns = clock_now_ns();
+    if (!wait.own && (waits || now_ns - probe->committed_ns >= COMMIT_PAUSE_MS * CLOCK_NS_PER_MS)) {
+        probe->committed_ns = now_ns;
+        ledger_set_commit_timeout(ledger, COMMIT_MS);
+        answered = ledger_confirm(ledger, ledger_connection(ledger)) == LEDGER_OK;
+        ledger_set_commit_timeout(ledger, TIMEOUT_MS_MAX);
+        wait = ledger_wait(ledger);
+    }
+    atomic_store(&probe->oldest_ms, wait.ms);
+    if (answered || wait.ms < COMMIT_AGE_MS)
+        probe->waits[0] = '\0';
+    else if (!waits)
+        ledger_wait_describe(ledger, probe->waits);
+    return probe->waits[0] != '\0' ? HEALTH_COMMITS_WAIT : HEALTH_OK;
+}
+
+/* No write follows one that is not answered. */
+static enum ledger_write try_write(struct ledger *ledger)
+{
+    if (!ledger_wait(ledger).own)
+        return ledger_try_write(ledger);
+    return ledger_ping(ledger) == LEDGER_OK ? LEDGER_WRITE_OK : LEDGER_WRITE_FAILED;
+}
+
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
-    enum ledger_write answer = ledger_try_write(probe->base.ledger);
-    enum health_state kept, clock;
+    enum ledger_write answer = try_write(probe->base.ledger);
+    enum health_state kept, clock, commits = HEALTH_OK;
     *error_out = ledger_error(probe->base.ledger);
     ledger_look(probe->base.ledger);
     if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
@@ -354,6 +397,12 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     case LEDGER_WRITE_OK:
         check_durable(probe);
         clock = check_clock(probe);
+        if (atomic_load(&probe->base.service->prepared))
+            commits = check_commits(probe);
+        if (commits != HEALTH_OK) { /* the lease of the node would wait, too */
+            *error_out = probe->waits;
+            return commits;
+        }
         kept = keep_node(probe);
         return kept == HEALTH_OK ? clock : kept;
     case LEDGER_WRITE_READ_ONLY:
@@ -401,6 +450,15 @@ static void log_change(const struct probe *probe, enum health_state state, const
                   LOG_QUOTE(effect_of(state)));
 }
 
+/* The server was down by the age of its last answer, and is up again. */
+static void log_gap(const struct probe *probe, int64_t gap_ns)
+{
+    char text[64];
+    snprintf(text, sizeof text, "no answer for %lld ms", (long long)(gap_ns / CLOCK_NS_PER_MS));
+    log_change(probe, HEALTH_DOWN, text);
+    log_change(probe, HEALTH_OK, "");
+}
+
 static void run(void *self)
 {
     struct probe *probe = self;
@@ -411,9 +469,11 @@ static void run(void *self)
         enum health_state state = kind->ask(probe, &error);
         int64_t end_ns = clock_now_ns();
         atomic_store(&probe->took_ns, end_ns - start_ns);
-        atomic_store(&probe->answered_ns, end_ns);
+        int64_t gap_ns = end_ns - atomic_exchange(&probe->answered_ns, end_ns);
         if (atomic_exchange(&probe->state, (int)state) != (int)state)
             log_change(probe, state, error);
+        else if (state == HEALTH_OK && gap_ns > ANSWER_AGE_MS * CLOCK_NS_PER_MS)
+            log_gap(probe, gap_ns);
     } while (worker_sleep_ns(&probe->base.thread, PAUSE_MS * CLOCK_NS_PER_MS));
 }
 
@@ -480,6 +540,11 @@ void health_join(struct health **health)
 }
 
 /* ---- the readers ---- */
+
+int64_t health_oldest_write_ms(const struct health *health)
+{
+    return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->oldest_ms);
+}
 
 enum health_state health_state(const struct health *health, enum health_server server,
                                int64_t now_ns)

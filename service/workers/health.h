@@ -30,7 +30,8 @@ enum health_server { HEALTH_REDIS, HEALTH_LEDGER, HEALTH_SERVER_COUNT };
     X(NO_PERMISSION, "no_permission")   /* Redis: the account may not do what orders need */       \
     X(SPLIT, "split")                   /* the ledger: two of its servers take writes */           \
     X(NO_NODE, "no_node")               /* the ledger: no node number for this daemon */           \
-    X(CLOCK, "clock_unsteady")          /* the ledger: its clock has just stepped */
+    X(CLOCK, "clock_unsteady")          /* the ledger: its clock has just stepped */               \
+    X(COMMITS_WAIT, "commits_wait")     /* the ledger: it does not answer commits */
 
 #define HEALTH_ID(id, word) HEALTH_##id,
 enum health_state { HEALTH_STATES(HEALTH_ID) HEALTH_STATE_COUNT };
@@ -61,6 +62,10 @@ bool health_news(const struct health *health);
 
 /* False while the ledger's settings may lose accepted orders. Any thread, without waiting. */
 bool health_durable(const struct health *health);
+
+/* Age in ms of the oldest write that the ledger has not answered in time, when it was last looked
+ * at; 0: there is none. Any thread, without waiting. */
+int64_t health_oldest_write_ms(const struct health *health);
 
 /* Duration of the last answered probe in ns; 0: none yet. Any thread. */
 int64_t health_took_ns(const struct health *health, enum health_server server);

@@ -45,6 +45,9 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
  * Applies only to the first statement of a query. */
 int db_set_timeout(struct db *db, int timeout_ms);
 
+/* Bounds each further wait for the answer to a commit by `timeout_ms`. */
+void db_set_commit_timeout(struct db *db, int timeout_ms);
+
 /* From now on waits for the answer to a query's first statement as long as `go_on`, asked every 100
  * ms, returns true; NULL restores the time-out. For statements that change tables. */
 void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context);
@@ -74,7 +77,7 @@ void db_look(struct db *db);
 bool db_split(const struct db *db);
 
 /* The writes that the server of the present or last connection has not answered in time: commits,
- * mostly, which a primary without its replicas answers only when it has one again. Their
+ * mostly, which a primary without its replicas answers only once it has one again. Their
  * connections stay open until they are answered, or break. While a server owes DB_WAITS_MAX
  * answers, db_run and statements that write fail at once: whoever goes on would only leave more
  * sessions behind. */
@@ -84,7 +87,7 @@ struct db_wait {
     size_t count;          /* 0: none, and the members below are 0 */
     int64_t ms;            /* for how long the first one has waited */
     unsigned long session; /* of the first one, by the server's number */
-    bool own;              /* this db's last one is not answered yet, whatever its server */
+    bool own;              /* this db's last one is among them */
 };
 
 void db_wait_ask(const struct db *db, struct db_wait *wait_out);

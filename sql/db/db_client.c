@@ -41,6 +41,12 @@ int db_set_timeout(struct db *db, int timeout_ms)
     return was_ms;
 }
 
+void db_set_commit_timeout(struct db *db, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    db->commit_ms = timeout_ms;
+}
+
 void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context)
 {
     db->go_on = go_on;

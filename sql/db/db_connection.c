@@ -85,6 +85,7 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
     db->row_wait_s = ROW_WAIT_S;
     db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
+    db->commit_ms = (int)db->timeout_s * 1000;
     db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
     backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
     return db;
@@ -221,7 +222,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     if (db->late) {
         code = CR_SERVER_LOST;
         snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->waited_ms);
-        if (!db->in_run && db_writes(db->doing, db->doing_length))
+        if (db_writes(db->doing, db->doing_length))
             hand_over(db);
     }
     db->late = false;
@@ -295,7 +296,7 @@ static bool answer_comes(struct db *db)
 
 bool db_writes(const char *text, size_t length)
 {
-    static const char *const verbs[] = {"INSERT ", "UPDATE ", "DELETE ", "REPLACE "};
+    static const char *const verbs[] = {"INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "START "};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (length > strlen(verbs[i]) && strncmp(text, verbs[i], strlen(verbs[i])) == 0)
             return true;
@@ -337,7 +338,7 @@ static int send_query(struct db *db, const char *text, size_t length)
 enum db_result db_commit(struct db *db)
 {
     static const char text[] = "COMMIT";
-    int was_ms = db_set_timeout(db, (int)db->timeout_s * 1000);
+    int was_ms = db_set_timeout(db, db->commit_ms);
     db->doing = text;
     db->doing_length = sizeof text - 1;
     int failed = query_in_time(db, text, sizeof text - 1);

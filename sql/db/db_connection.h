@@ -20,7 +20,7 @@ struct db {
     struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
     uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
-    int timeout_ms;
+    int timeout_ms, commit_ms;
     int64_t until_ms; /* of a connect that is being made: no wait goes beyond; 0: none is made */
     struct backoff backoff;
     unsigned random;
@@ -70,7 +70,7 @@ enum db_result db_execute(struct db *db, const char *text, size_t length);
  * stop. */
 enum db_result db_commit(struct db *db);
 
-/* True for a statement that outside of a transaction commits what it changes. */
+/* True for a statement that may wait for others' locks or, by itself, commit. */
 bool db_writes(const char *text, size_t length);
 
 /* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left

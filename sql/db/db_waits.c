@@ -78,8 +78,10 @@ void db_waits_ask(const char *server, uint64_t own, struct db_wait *wait_out)
     pthread_mutex_lock(&mutex);
     end_answered();
     for (const struct wait *wait = first; wait; wait = wait->next) {
+        if (strcmp(wait->server, server) != 0)
+            continue;
         wait_out->own |= wait->number == own;
-        if (strcmp(wait->server, server) != 0 || wait_out->count++ > 0)
+        if (wait_out->count++ > 0)
             continue;
         wait_out->ms = clock_now_ms() - wait->since_ms;
         wait_out->session = mysql_thread_id(wait->mysql);

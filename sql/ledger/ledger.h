@@ -62,6 +62,9 @@ struct db_stats ledger_stats(const struct ledger *ledger);
  * longer certain: the server may have died in between and forgotten what was not on its disk. */
 uint64_t ledger_connection(const struct ledger *ledger);
 
+/* The writes that the server has not answered in time, see db_wait_ask. */
+struct db_wait ledger_wait(const struct ledger *ledger);
+
 /* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_ping(struct ledger *ledger);
 

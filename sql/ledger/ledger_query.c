@@ -74,6 +74,13 @@ uint64_t ledger_connection(const struct ledger *ledger)
     return db_stats(ledger->db).connects;
 }
 
+struct db_wait ledger_wait(const struct ledger *ledger)
+{
+    struct db_wait wait;
+    db_wait_ask(ledger->db, &wait);
+    return wait;
+}
+
 enum ledger_result ledger_ping(struct ledger *ledger)
 {
     return ledger_from_db(db_ping(ledger->db));

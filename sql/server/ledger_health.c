@@ -86,8 +86,7 @@ static const char ask_variables[] =
     "'sync_binlog','wsrep_on','wsrep_provider')OR Variable_name LIKE 'rpl_semi_sync%'";
 static const char ask_status[] =
     "SHOW GLOBAL STATUS WHERE Variable_name IN('wsrep_cluster_size','Rpl_semi_sync_master_status',"
-    "'Rpl_semi_sync_master_clients','Rpl_semi_sync_source_status',"
-    "'Rpl_semi_sync_source_clients')";
+    "'Rpl_semi_sync_source_status')";
 
 /* MySQL has two names for each setting of semi-synchronous replication; a server knows one. */
 enum id {
@@ -101,7 +100,6 @@ enum id {
     TIMEOUT,
     WAIT_ALONE,
     STATUS,
-    CLIENTS,
     SIZE,
     ID_COUNT
 };
@@ -117,7 +115,6 @@ static const struct db_value unknown[ID_COUNT] = {
     [TIMEOUT] = {"rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"},
     [WAIT_ALONE] = {"rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica"},
     [STATUS] = {"Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status"},
-    [CLIENTS] = {"Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients"},
     [SIZE] = {"wsrep_cluster_size"},
 };
 
@@ -166,9 +163,7 @@ static const struct db_value *weak_replication(const struct db_value values[ID_C
         return &values[TIMEOUT];
     if (!is_on(&values[WAIT_ALONE]))
         return &values[WAIT_ALONE];
-    if (!is_on(&values[STATUS]))
-        return &values[STATUS];
-    return number(&values[CLIENTS]) < 1 ? &values[CLIENTS] : NULL;
+    return is_on(&values[STATUS]) ? NULL : &values[STATUS];
 }
 
 static const char *replication_advice(const struct db_value values[ID_COUNT],
@@ -176,8 +171,6 @@ static const char *replication_advice(const struct db_value values[ID_COUNT],
 {
     if (weak == &values[SIZE])
         return "start the other nodes of the cluster";
-    if (weak == &values[CLIENTS])
-        return "start a semi-synchronous replica: commits wait for one";
     if (weak == &values[STATUS])
         return "the primary goes on without its replicas: start one and let it come up to date";
     return "on the primary set log_bin, semi-synchronous replication, AFTER_SYNC, a time-out of a "
@@ -236,6 +229,29 @@ enum ledger_write ledger_try_write(struct ledger *ledger)
 {
     enum db_result result = db_query(ledger->db, write_nothing, sizeof write_nothing - 1);
     return result == DB_OK ? LEDGER_WRITE_OK : refusal(db_error(ledger->db));
+}
+
+void ledger_set_commit_timeout(struct ledger *ledger, int timeout_ms)
+{
+    db_set_commit_timeout(ledger->db, timeout_ms);
+}
+
+/* Any account may see its own sessions. */
+void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE])
+{
+    enum { ID = 0, STATE = 6 };
+    static const char ask_sessions[] = "SHOW PROCESSLIST";
+    struct db_wait wait = ledger_wait(ledger);
+    const char *state = "the server does not say why";
+    why_out[0] = '\0';
+    if (wait.count == 0)
+        return;
+    if (db_query(ledger->db, ask_sessions, sizeof ask_sessions - 1) == DB_OK)
+        for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
+            if (ledger_u64(row[ID]) == wait.session && row[STATE] && row[STATE][0] != '\0')
+                state = row[STATE];
+    snprintf(why_out, LEDGER_WAIT_SIZE, "no answer to a write for %.1f s: %.80s",
+             (double)wait.ms / 1000, state);
 }
 
 /* ---- time ---- */

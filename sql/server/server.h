@@ -123,9 +123,10 @@ struct ledger_weakness {
  *   AFTER_SYNC      a commit is seen only once the replica has it: no failover loses a seen order
  *   timeout         when it expires the primary answers alone, and says nothing
  *   wait_no_slave   with it off the primary answers alone as soon as its replica is gone
- *   status, clients whether it waits at this moment, and for whom
+ *   status          whether it waits at this moment
  * After a failover from two servers the new primary has no replica: without these settings the
- * ledger sells on, and this function reports it; with them its commits wait for a replica.
+ * ledger sells on, and this function reports it; with them its commits wait for a replica, and
+ * nothing is accepted that could be lost.
  *
  * A Galera node replicates by itself; whether it keeps its commits depends on its
  * innodb_flush_log_at_trx_commit and on Galera (docs/guarantees.md). */
@@ -143,6 +144,16 @@ enum ledger_write {
 /* Tries a write that changes nothing, connecting if need be: one round trip, no fsync, no line in
  * the binary log. */
 enum ledger_write ledger_try_write(struct ledger *ledger);
+
+/* Bounds each further wait for the answer to a commit of this ledger. */
+void ledger_set_commit_timeout(struct ledger *ledger, int timeout_ms);
+
+enum { LEDGER_WAIT_SIZE = 160 };
+
+/* Why the server has not answered its oldest unanswered write, in words: "no answer to a write for
+ * 2.5 s: Waiting for semi-sync ACK from slave". Asks the server, on a connection that has no part in
+ * it. "" when no write is unanswered. */
+void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE]);
 
 /* ---- time ---- */
 

@@ -176,6 +176,14 @@ def ledger_read_only(scene):
     return lambda: ledger.run("SET GLOBAL read_only = 1")
 
 
+@case("SeckillLedgerCommitsWait", breaks_servers=True)
+def ledger_commits_wait(scene):
+    """A backup that has begun, and does not end."""
+    scene.daemon()
+    backup = scene.ends.enter_context(scene.stack.ledger.connect(""))
+    return lambda: backup.query("FLUSH TABLES WITH READ LOCK")
+
+
 @case("SeckillLedgerSplit", breaks_servers=True)
 def ledger_split(scene):
     other = MariaServer(scene.ends.enter_context(TemporaryDirectory()))

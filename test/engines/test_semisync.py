@@ -2,9 +2,11 @@
 
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.audit import audit_after_faults
 from harness.engines_ledger import semi_sync_pair
 from harness.processes import wait_until
 from harness.proxy import COMMIT
@@ -12,6 +14,7 @@ from failover import Selling, sells_out
 
 ADDRESS = r'address="?[^ ]*"? '
 DAY_MS = 24 * 3600 * 1000
+SESSIONS_MAX = 32  # of one daemon: a few for each connection, and 8 more
 
 
 @pytest.fixture
@@ -162,6 +165,55 @@ def test_primary_that_may_forget_is_told_of_again_when_it_comes_back(engine, sta
     wait_until(lambda: daemon.metric("seckill_ledger_durable") == 0, "a ledger that may forget")
     wait_until(lambda: len(wait_said(daemon, "ledger_not_durable", "sync_binlog=0")) == 2,
                "a second warning")
+
+
+def cut_off(engine):
+    """The primary has no replica any more, and its commits wait for one."""
+    engine.replica.run("STOP REPLICA IO_THREAD")
+    clients = engine.variable("Rpl_semi_sync_master_clients")
+    wait_until(lambda: engine.primary.status(clients) == "0", "a primary without a replica")
+
+
+def waiting(engine):
+    """Sessions of the primary that wait for a replica."""
+    return sum("semi-sync ACK" in (state or "") for *_, state in engine.primary.run(
+        "SELECT id, state FROM information_schema.processlist"))
+
+
+def test_primary_without_its_replica_is_not_ready_and_keeps_few_sessions(engine, stack, spawn):
+    both = engine.stack(stack.redis_url)
+    daemon = spawn(both, mysql_url=engine.url, mysql_timeout_ms=1000, deadline_ms=1000)
+    daemon.reset("demo", 200, 2)
+    assert daemon.order(key="first").status == 201
+    cut_off(engine)
+    wait_until(lambda: (daemon.get("/readyz").status, daemon.get("/readyz").json()["ledger"])
+               == (503, "commits_wait"), "no readiness")
+    ups = len(said(daemon, "ledger_up"))
+    line = wait_said(daemon, "ledger_down", "reason=commits_wait")[0]
+    assert "Waiting for semi-sync ACK" in line, line
+    assert daemon.metric("seckill_ledger_unanswered_write_seconds") >= 2
+    assert daemon.metric("seckill_ledger_up") == 0
+
+    # Whatever is asked of it, the daemon leaves few sessions behind, and it does not flap.
+    wait_until(lambda: "writes wait for an answer" in daemon.log() or not hurry(daemon),
+               "a daemon that writes no more")
+    assert daemon.order(user_id="late", key="late").answer in ("503 unavailable",
+                                                               "503 no_order_id")
+    assert waiting(engine) <= SESSIONS_MAX
+    assert len(said(daemon, "ledger_up")) == ups
+
+    engine.replica.run("START REPLICA IO_THREAD")
+    daemon.wait_ready()
+    wait_until(lambda: waiting(engine) == 0, "no session that waits")
+    wait_until(lambda: daemon.order(user_id="u9", key="k9").status in (200, 201), "an order")
+    wait_until(lambda: daemon.metric("seckill_ledger_unanswered_write_seconds") == 0, "no wait")
+    audit_after_faults(daemon)
+
+
+def hurry(daemon):
+    """Orders side by side, that leave a commit without an answer each."""
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda n: daemon.order(user_id=f"h{n}", key=f"h{n}"), range(16)))
 
 
 def test_two_primaries_are_refused(engine, stack, spawn):
