@@ -9,6 +9,8 @@
 #include "base/identifier.h"
 #include "service/live/admin_actions.h"
 #include "service/request/order_id.h"
+#include "service/workers/health.h"
+#include "sql/orders/orders.h"
 
 enum call_start call_refuse(struct request *request, const char *detail)
 {
@@ -38,6 +40,38 @@ enum call_start call_send_one(struct request *request, call_work_one *work, bool
 {
     request->call.work_one = work;
     return call_send(request, work_each, changes);
+}
+
+static bool is_told(const struct request *request, int from)
+{
+    return !request->call.again && (int)request->answer.status >= from &&
+           request->answer.status < 500;
+}
+
+uint64_t call_unconfirmed(struct service_worker *worker)
+{
+    return health_replicated(worker->service->health) ? ledger_connect(stock_ledger(worker->stock))
+                                                      : UINT64_MAX;
+}
+
+void call_confirm(struct service_worker *worker, uint64_t unconfirmed, struct request **requests,
+                  size_t count, int from)
+{
+    size_t told = 0;
+    for (size_t i = 0; i < count; i++)
+        told += is_told(requests[i], from);
+    if (unconfirmed == UINT64_MAX || told == 0 ||
+        ledger_confirm(stock_ledger(worker->stock), unconfirmed) == LEDGER_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = requests[i];
+        if (!is_told(request, from))
+            continue;
+        if (request->call.changes) /* a payment that came too late is noted */
+            answer_unknown_outcome(&request->answer, request->call.order_id);
+        else
+            answer_problem(&request->answer, PROBLEM_LEDGER_UNAVAILABLE);
+    }
 }
 
 const char *call_read_key(const struct call *call, char *key_out)

@@ -76,6 +76,7 @@ static void page(struct service_worker *worker, struct request *request)
         answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
         return;
     }
+    uint64_t unconfirmed = call_unconfirmed(worker);
     struct ledger_record *orders = memory_must(calloc(asked->limit, sizeof *orders));
     enum ledger_result result =
         ledger_orders_list(stock_ledger(worker->stock), &asked->filter, asked->after, asked->limit,
@@ -85,6 +86,7 @@ static void page(struct service_worker *worker, struct request *request)
     else
         answer_problem(&request->answer, result == LEDGER_LIMIT ? PROBLEM_TOO_MANY_ORDERS
                                                                 : faults_problem(worker->stock));
+    call_confirm(worker, unconfirmed, &request, 1, 200);
     free(orders);
 }
 
@@ -176,6 +178,7 @@ static json_t *payments_json(const struct ledger_payment_row *rows, size_t count
 static void page_payments(struct service_worker *worker, struct request *request)
 {
     struct request_call *asked = &request->call;
+    uint64_t unconfirmed = call_unconfirmed(worker);
     struct ledger_payment_row *rows = memory_must(calloc(asked->limit, sizeof *rows));
     size_t count = 0;
     if (ledger_payments_list(stock_ledger(worker->stock), &asked->payments, &asked->place,
@@ -185,6 +188,7 @@ static void page_payments(struct service_worker *worker, struct request *request
         answer_detail(&request->answer, PROBLEM_OVERLOADED, TOO_MANY_ANSWERS);
     else
         answer_json(&request->answer, 200, payments_json(rows, count, &asked->place));
+    call_confirm(worker, unconfirmed, &request, 1, 200);
     free(rows);
 }
 

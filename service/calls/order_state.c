@@ -52,9 +52,11 @@ static void work_get(struct service_worker *worker, struct request **requests, s
         records[i] = &found[i];
         found[i].order_id = requests[i]->call.order_id;
     }
+    uint64_t unconfirmed = call_unconfirmed(worker);
     enum ledger_result result = ledger_orders_find(ledger, records, count);
     for (size_t i = 0; i < count; i++)
         answer_found(worker, requests[i], result, &found[i]);
+    call_confirm(worker, unconfirmed, requests, count, 200);
     free(found);
 }
 
@@ -207,6 +209,7 @@ static void work_state(struct service_worker *worker, struct request **requests,
     int64_t now_ms = synced_clock_ms(&worker->service->clock);
     for (size_t i = 0; i < count; i++)
         fill_change(&changes[i], &requests[i]->call, now_ms);
+    uint64_t unconfirmed = call_unconfirmed(worker);
     work->change(worker->stock, changes, count, TURN_MS);
     enum problem unavailable = faults_problem(worker->stock);
     for (size_t i = 0; i < count; i++) {
@@ -214,6 +217,7 @@ static void work_state(struct service_worker *worker, struct request **requests,
         if (!wait_on(worker, requests[i], &changes[i], work))
             answer_state(worker, requests[i], &changes[i], work, unavailable);
     }
+    call_confirm(worker, unconfirmed, requests, count, 400); /* those above rest on a commit */
     free(changes);
 }
 

@@ -33,6 +33,7 @@
 #include "service/request/faults.h"
 #include "service/request/queue.h"
 #include "service/request/request.h"
+#include "service/workers/health.h"
 #include "sql/orders/orders.h"
 
 enum {
@@ -237,6 +238,13 @@ static bool is_over(const struct feed *feed, const struct request *request, int6
            atomic_load(&feed->base.service->phase) != SERVICE_SERVES || queue_stopped(feed->queue);
 }
 
+/* A server that was left for another one knows nothing of later events. */
+static bool is_primary(struct feed *feed)
+{
+    return !health_replicated(feed->base.service->health) ||
+           ledger_confirm(feed->base.ledger, feed->connection) == LEDGER_OK;
+}
+
 /* True when the request is answered, or nobody waits for it any more.
  *
  * why_a_fresh_look: another daemon may have told a reader of events that were published since this
@@ -259,7 +267,9 @@ static bool try_answer(struct feed *feed, struct request *request, int64_t now_n
     bool foreign = is_foreign(feed, cursor);
     if (foreign && feed->looked_ns <= request->arrived_ns)
         return false;
-    if (foreign) {
+    if (foreign && !is_primary(feed)) {
+        answer_problem(&request->answer, PROBLEM_LEDGER_UNAVAILABLE);
+    } else if (foreign) {
         answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu.%llu\"",
                        (unsigned long long)feed->oldest - 1, (unsigned long long)feed->oldest_mark);
     } else if (cursor->position + 1 < feed->next) {

@@ -69,6 +69,7 @@ struct probe {
     _Atomic int64_t oldest_ms;       /* age of the oldest write without an answer; 0: none */
     char server[URL_PLACE_SIZE];     /* the server last written to */
     _Atomic bool durable;            /* as far as is known */
+    _Atomic bool replicated;
 };
 
 /* Its workers are of struct probe. */
@@ -286,6 +287,11 @@ bool health_durable(const struct health *health)
     return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->durable);
 }
 
+bool health_replicated(const struct health *health)
+{
+    return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->replicated);
+}
+
 /* Only warns, at each change: the operator may intend it. */
 static void check_durable(struct probe *probe)
 {
@@ -297,6 +303,7 @@ static void check_durable(struct probe *probe)
     if (durable == LEDGER_FAILED) /* the next probe reports it */
         return;
     atomic_store(&probe->durable, durable == LEDGER_OK);
+    atomic_store(&probe->replicated, weakness.replicated);
     metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
     if (durable == LEDGER_NO && strcmp(weakness.setting, probe->weakness.setting) != 0)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s address=%s effect=%s advice=%s",
@@ -507,6 +514,7 @@ static struct service_worker *open_probe(const struct probe_kind *kind, struct s
     if (probe) {
         atomic_store(&probe->answered_ns, clock_now_ns());
         atomic_store(&probe->durable, true);
+        atomic_store(&probe->replicated, true);
     }
     return worker;
 }

@@ -62,6 +62,9 @@ struct db_stats ledger_stats(const struct ledger *ledger);
  * longer certain: the server may have died in between and forgotten what was not on its disk. */
 uint64_t ledger_connection(const struct ledger *ledger);
 
+/* Connects if need be, and returns the number. */
+uint64_t ledger_connect(struct ledger *ledger);
+
 /* The writes that the server has not answered in time, see db_wait_ask. */
 struct db_wait ledger_wait(const struct ledger *ledger);
 

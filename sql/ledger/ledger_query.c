@@ -74,6 +74,12 @@ uint64_t ledger_connection(const struct ledger *ledger)
     return db_stats(ledger->db).connects;
 }
 
+uint64_t ledger_connect(struct ledger *ledger)
+{
+    db_connect(ledger->db);
+    return ledger_connection(ledger);
+}
+
 struct db_wait ledger_wait(const struct ledger *ledger)
 {
     struct db_wait wait;

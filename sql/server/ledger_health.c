@@ -184,6 +184,8 @@ enum ledger_result ledger_durable(struct ledger *ledger, struct ledger_weakness 
         return LEDGER_FAILED;
     weakness_out->effect = "accepted orders may be lost when the ledger's machine loses power";
     weakness_out->advice = "set it to 1";
+    bool galera = is_on(&values[WSREP_ON]) && !db_value_is(&values[WSREP_PROVIDER], "none");
+    weakness_out->replicated = db_server_count(ledger->db) > 1 || galera || is_on(&values[ENABLED]);
     const struct db_value *weak = weak_disk(values);
     if (!weak && db_server_count(ledger->db) > 1) {
         weak = weak_replication(values);

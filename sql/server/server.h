@@ -110,6 +110,7 @@ enum ledger_result ledger_fit(struct ledger *ledger, char why_out[LEDGER_UNFIT_S
 
 /* A setting that lets the ledger lose orders. */
 struct ledger_weakness {
+    bool replicated;    /* another server may have the data, too, and take over; always told */
     char setting[80];   /* "rpl_semi_sync_master_timeout=10000" */
     const char *effect; /* when orders may be lost */
     const char *advice; /* what to do */

@@ -8,7 +8,8 @@ import pytest
 
 from harness.audit import audit_after_faults
 from harness.engines_ledger import semi_sync_pair
-from harness.processes import wait_until
+from harness.feed import published
+from harness.processes import free_port, wait_until
 from harness.proxy import COMMIT
 from failover import Selling, sells_out
 
@@ -208,6 +209,40 @@ def test_primary_without_its_replica_is_not_ready_and_keeps_few_sessions(engine,
     wait_until(lambda: daemon.order(user_id="u9", key="k9").status in (200, 201), "an order")
     wait_until(lambda: daemon.metric("seckill_ledger_unanswered_write_seconds") == 0, "no wait")
     audit_after_faults(daemon)
+
+
+def only(place):
+    """The URL of a daemon that can reach one of two servers."""
+    return f"mysql://shop@{place},127.0.0.1:{free_port()}/seckill"
+
+
+def test_daemon_beside_a_left_primary_tells_nothing_of_orders(engine, stack, spawn):
+    """The network is split, and the operator has promoted the replica on the other side."""
+    options = {"mysql_timeout_ms": 1000, "deadline_ms": 1000, "events_retention_h": 24}
+    old = engine.primary
+    wrong = spawn(engine.stack(stack.redis_url), mysql_url=only(old.place), **options)
+    wrong.reset("demo", 20, 2)
+    first = wrong.order(key="first").json()["order_id"]
+    assert wrong.get(f"/order/{first}").json()["status"] == "reserved"
+    assert wrong.get("/order/12345").status == 404
+    assert wrong.get("/events?after=999.1").status == 410
+
+    cut_off(engine)
+    engine.promote()
+    right = spawn(engine.stack(stack.redis_url), mysql_url=only(engine.primary.place), **options)
+    second = right.order(user_id="u2", key="second").json()["order_id"]
+    assert right.pay(first).status == 200
+    published(right)
+    cursor = right.get("/events").json()["next"]
+    for path in (f"/order/{second}", f"/order/{first}", "/user/u2/orders", "/payments",
+                 f"/events?after={cursor}"):
+        assert right.get(path).status == 200, path
+        assert wrong.get(path).answer == "503 unavailable", path
+    for answer in (wrong.pay(second), wrong.cancel(second), wrong.refund(second, "p1")):
+        assert answer.answer in ("503 unavailable", "503 outcome_unknown"), answer
+    wrong.kill()
+    old.kill()
+    sells_out(right, 20)
 
 
 def hurry(daemon):

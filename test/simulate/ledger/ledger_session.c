@@ -520,6 +520,13 @@ uint64_t ledger_connection(const struct ledger *ledger)
     return ledger->connects;
 }
 
+uint64_t ledger_connect(struct ledger *ledger)
+{
+    if (!ledger->in_run)
+        connect_now(ledger);
+    return ledger->connects;
+}
+
 struct db_stats ledger_stats(const struct ledger *ledger)
 {
     return (struct db_stats){.connects = ledger->connects};
