@@ -5,10 +5,10 @@
  * need. Both probes are writes that change nothing, so they cost neither a line of Redis'
  * append-only file nor an fsync of the ledger.
  *
- * why_commits: a primary without its replicas, one whose disk is full and one whose backup has begun
- * take each write and answer no commit. So once a second the ledger's probe commits a row that it
- * deletes in the same transaction. A commit that is not answered stays under way, and none follows
- * it: the probe leaves one session behind, however long it takes.
+ * why_commits: a primary without its replicas, one whose disk is full and one whose backup has
+ * begun take each write and answer no commit. So once a second the ledger's probe commits a row
+ * that it deletes in the same transaction. A commit that is not answered stays under way, and none
+ * follows it: the probe leaves one session behind, however long it takes.
  *
  * why_one_is_enough: a lost master of a cluster affects only its own segments, and its replica
  * takes over within seconds. Meanwhile orders that find a segment elsewhere are accepted. */

@@ -152,8 +152,8 @@ void ledger_set_commit_timeout(struct ledger *ledger, int timeout_ms);
 enum { LEDGER_WAIT_SIZE = 160 };
 
 /* Why the server has not answered its oldest unanswered write, in words: "no answer to a write for
- * 2.5 s: Waiting for semi-sync ACK from slave". Asks the server, on a connection that has no part in
- * it. "" when no write is unanswered. */
+ * 2.5 s: Waiting for semi-sync ACK from slave". Asks the server, on a connection that has no part
+ * in it. "" when no write is unanswered. */
 void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE]);
 
 /* ---- time ---- */

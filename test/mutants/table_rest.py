@@ -6,9 +6,39 @@ MUTANTS: dict[str, Mutant] = {
     # ---- sql/db ----
     "server_error_at_commit_is_failed": Mutant(
         "a commit that the server answers with an error has an unclear outcome",
-        (("sql/db/db_client.c", "    return DB_UNKNOWN;\n",
+        (("sql/db/db_connection.c", "    return DB_UNKNOWN;\n",
           "    return code < CR_MIN_ERROR ? DB_FAILED : DB_UNKNOWN;\n"),),
         "test_db/test_commit_that_the_server_calls_an_error_is_unknown",
+        simulated=NO_PART),
+    "nobody_is_held_back": Mutant(
+        "few sessions stay behind at a server that answers no write",
+        (("sql/db/db_client.c", "wait.count < DB_WAITS_MAX", "wait.count < SIZE_MAX"),),
+        "test_db/test_server_that_answers_no_write_is_left_few_sessions",
+        simulated=NO_PART),
+    "answered_write_is_waited_for": Mutant(
+        "writes go on as soon as the server answers",
+        (("sql/db/db_waits.c", "poll(&answer, 1, 0) == 0", "poll(&answer, 1, 0) >= 0"),),
+        "test_db/test_server_that_answers_no_write_is_left_few_sessions",
+        simulated=NO_PART),
+    "refused_sentinel_is_asked_again": Mutant(
+        "a master that refuses writes is looked for at another sentinel",
+        (("lua/redis.c", "            redis->next_server++;\n", "            (void)0;\n"),),
+        "test_sentinel/test_the_sentinel_of_a_master_that_refuses_writes_is_not_asked_again",
+        simulated=NO_PART),
+    "look_up_is_not_confirmed": Mutant(
+        "a daemon beside a left primary does not deny orders",
+        (("service/calls/call.c", "unconfirmed == UINT64_MAX || told == 0", "told <= count"),),
+        system="engines/test_semisync.py::"
+               "test_daemon_beside_a_left_primary_tells_nothing_of_orders",
+        simulated=NO_PART),
+    "probe_does_not_commit": Mutant(
+        "the daemon is not ready while the ledger answers no commit",
+        (("service/workers/health.c", "            commits = check_commits(probe);\n",
+          "            commits = HEALTH_OK;\n"),
+         ("service/workers/health.c", "static enum health_state check_commits",
+          "__attribute__((unused)) static enum health_state check_commits"),),
+        system="engines/test_semisync.py::"
+               "test_primary_without_its_replica_is_not_ready_and_keeps_few_sessions",
         simulated=NO_PART),
     "halves_of_a_cluster_never_split": Mutant(
         "two halves of a Galera cluster that both take writes stop the sales",
