@@ -5,8 +5,8 @@
  * need. Both probes are writes that change nothing, so they cost neither a line of Redis'
  * append-only file nor an fsync of the ledger.
  *
- * why_commits: a primary without its replicas, one whose disk is full and one whose backup has
- * begun take each write and answer no commit. So once a second the ledger's probe commits a row
+ * why_commits: a primary without its replicas, one whose disk is full and one whose backup comes to
+ * its end take each write and answer no commit. So once a second the ledger's probe commits a row
  * that it deletes in the same transaction. A commit that is not answered stays under way, and none
  * follows it: the probe leaves one session behind, however long it takes.
  *

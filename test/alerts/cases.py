@@ -178,10 +178,14 @@ def ledger_read_only(scene):
 
 @case("SeckillLedgerCommitsWait", breaks_servers=True)
 def ledger_commits_wait(scene):
-    """A backup that has begun, and does not end."""
+    """A backup of MariaDB that has come to its last stage, and does not end."""
     scene.daemon()
     backup = scene.ends.enter_context(scene.stack.ledger.connect(""))
-    return lambda: backup.query("FLUSH TABLES WITH READ LOCK")
+
+    def hold():
+        for stage in ("START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"):
+            backup.query(f"BACKUP STAGE {stage}")
+    return hold
 
 
 @case("SeckillLedgerSplit", breaks_servers=True)
