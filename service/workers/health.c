@@ -6,8 +6,8 @@
  * append-only file nor an fsync of the ledger.
  *
  * why_commits: a primary without its replicas, one whose disk is full and one whose backup comes to
- * its end take each write and answer no commit. So once a second the ledger's probe commits a row
- * that it deletes in the same transaction. A commit that is not answered stays under way, and none
+ * its end take each write and answer no commit. So the renewal of the node's lease, which commits
+ * every NODE_RENEW_MS, is a probe, too. When it is not answered it stays under way, and none
  * follows it: the probe leaves one session behind, however long it takes.
  *
  * why_one_is_enough: a lost master of a cluster affects only its own segments, and its replica
@@ -27,17 +27,13 @@
 #include "service/metrics/metrics.h"
 #include "service/node.h"
 #include "service/workers/workers.h"
-#include "sql/orders/orders.h"
 #include "sql/server/server.h"
 
 enum {
-    PAUSE_MS = 250,         /* between two probes */
-    ANSWER_AGE_MS = 1000,   /* up to this age an answer counts */
-    TIMEOUT_MS_MAX = 1000,  /* of a probe: a later answer would not count */
-    SETTINGS_S = 10,        /* between two checks of a server's settings */
-    COMMIT_PAUSE_MS = 1000, /* between two commits of the ledger's probe */
-    COMMIT_MS = 250,        /* for which the probe waits for its answer */
-    COMMIT_AGE_MS = 2000, /* from which on an unanswered one says that the ledger does not serve */
+    PAUSE_MS = 250,        /* between two probes */
+    ANSWER_AGE_MS = 1000,  /* up to this age an answer counts */
+    TIMEOUT_MS_MAX = 1000, /* of a probe: a later answer would not count */
+    SETTINGS_S = 10,       /* between two checks of a server's settings */
     POLICY_SIZE = 32,
 };
 
@@ -65,7 +61,6 @@ struct probe {
     /* For the ledger: */
     struct ledger_weakness weakness; /* as last seen; its setting may be "" */
     char waits[LEDGER_WAIT_SIZE];    /* why commits wait; "": they do not */
-    int64_t committed_ns;            /* when its last commit began */
     _Atomic int64_t oldest_ms;       /* age of the oldest write without an answer; 0: none */
     char server[URL_PLACE_SIZE];     /* the server last written to */
     _Atomic bool durable;            /* as far as is known */
@@ -361,27 +356,25 @@ static enum health_state check_clock(struct probe *probe)
     return synced_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
 }
 
-/* Another thread's write may be the oldest one, while later ones are answered: then commits do not
- * wait. */
-static enum health_state check_commits(struct probe *probe)
+/* True while a write of this thread waits for its answer, or so many of other threads do that a
+ * further one fails. */
+static bool commits_wait(struct probe *probe)
 {
-    struct ledger *ledger = probe->base.ledger;
-    struct db_wait wait = ledger_wait(ledger);
-    bool waits = probe->waits[0] != '\0', answered = !wait.own;
-    int64_t now_ns = clock_now_ns();
-    if (!wait.own && (waits || now_ns - probe->committed_ns >= COMMIT_PAUSE_MS * CLOCK_NS_PER_MS)) {
-        probe->committed_ns = now_ns;
-        ledger_set_commit_timeout(ledger, COMMIT_MS);
-        answered = ledger_confirm(ledger, ledger_connection(ledger)) == LEDGER_OK;
-        ledger_set_commit_timeout(ledger, TIMEOUT_MS_MAX);
-        wait = ledger_wait(ledger);
-    }
+    struct db_wait wait = ledger_wait(probe->base.ledger);
     atomic_store(&probe->oldest_ms, wait.ms);
-    if (answered || wait.ms < COMMIT_AGE_MS)
+    return wait.own || wait.count >= DB_WAITS_MAX;
+}
+
+/* Keeps the node's lease, unless a commit waits already. */
+static enum health_state keep_lease(struct probe *probe)
+{
+    enum health_state kept = commits_wait(probe) ? HEALTH_OK : keep_node(probe);
+    bool waits = commits_wait(probe);
+    if (!waits)
         probe->waits[0] = '\0';
-    else if (!waits)
-        ledger_wait_describe(ledger, probe->waits);
-    return probe->waits[0] != '\0' ? HEALTH_COMMITS_WAIT : HEALTH_OK;
+    else if (probe->waits[0] == '\0')
+        ledger_wait_describe(probe->base.ledger, probe->waits);
+    return waits ? HEALTH_COMMITS_WAIT : kept;
 }
 
 /* No write follows one that is not answered. */
@@ -395,7 +388,7 @@ static enum ledger_write try_write(struct ledger *ledger)
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
     enum ledger_write answer = try_write(probe->base.ledger);
-    enum health_state kept, clock, commits = HEALTH_OK;
+    enum health_state kept, clock;
     *error_out = ledger_error(probe->base.ledger);
     ledger_look(probe->base.ledger);
     if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
@@ -404,13 +397,9 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     case LEDGER_WRITE_OK:
         check_durable(probe);
         clock = check_clock(probe);
-        if (atomic_load(&probe->base.service->prepared))
-            commits = check_commits(probe);
-        if (commits != HEALTH_OK) { /* the lease of the node would wait, too */
+        kept = keep_lease(probe);
+        if (kept == HEALTH_COMMITS_WAIT)
             *error_out = probe->waits;
-            return commits;
-        }
-        kept = keep_node(probe);
         return kept == HEALTH_OK ? clock : kept;
     case LEDGER_WRITE_READ_ONLY:
         doubt_node(probe);

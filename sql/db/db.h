@@ -45,9 +45,6 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
  * Applies only to the first statement of a query. */
 int db_set_timeout(struct db *db, int timeout_ms);
 
-/* Bounds each further wait for the answer to a commit by `timeout_ms`. */
-void db_set_commit_timeout(struct db *db, int timeout_ms);
-
 /* From now on waits for the answer to a query's first statement as long as `go_on`, asked every 100
  * ms, returns true; NULL restores the time-out. For statements that change tables. */
 void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context);
@@ -79,8 +76,7 @@ bool db_split(const struct db *db);
 /* The writes that the server of the present or last connection has not answered in time: commits,
  * mostly, which a primary without its replicas answers only once it has one again. Their
  * connections stay open until they are answered, or break. While a server owes DB_WAITS_MAX
- * answers, db_run and statements that write fail at once: whoever goes on would only leave more
- * sessions behind. */
+ * answers, db_run and statements that write fail at once (db_waits.h: why_kept). */
 enum { DB_WAITS_MAX = 8 };
 
 struct db_wait {
@@ -90,7 +86,7 @@ struct db_wait {
     bool own;              /* this db's last one is among them */
 };
 
-void db_wait_ask(const struct db *db, struct db_wait *wait_out);
+struct db_wait db_wait(const struct db *db);
 
 /* Pings the server, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);

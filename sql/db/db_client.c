@@ -41,12 +41,6 @@ int db_set_timeout(struct db *db, int timeout_ms)
     return was_ms;
 }
 
-void db_set_commit_timeout(struct db *db, int timeout_ms)
-{
-    assert(timeout_ms > 0);
-    db->commit_ms = timeout_ms;
-}
-
 void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context)
 {
     db->go_on = go_on;
@@ -185,16 +179,15 @@ enum db_result db_ping(struct db *db)
     return db_query(db, "DO 1", 4);
 }
 
-void db_wait_ask(const struct db *db, struct db_wait *wait_out)
+struct db_wait db_wait(const struct db *db)
 {
-    db_waits_ask(db->server_name, db->wait_number, wait_out);
+    return db_waits_ask(db->server_name, db->wait_number);
 }
 
 /* False while the server owes so many answers that a further write would be too many. */
 static bool may_write(struct db *db)
 {
-    struct db_wait wait;
-    db_wait_ask(db, &wait);
+    struct db_wait wait = db_wait(db);
     if (!db->mysql || wait.count < DB_WAITS_MAX)
         return true;
     db->in_doubt = db->held = false;

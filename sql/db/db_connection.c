@@ -85,7 +85,6 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
     db->row_wait_s = ROW_WAIT_S;
     db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
-    db->commit_ms = (int)db->timeout_s * 1000;
     db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
     backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
     return db;
@@ -338,23 +337,22 @@ static int send_query(struct db *db, const char *text, size_t length)
 enum db_result db_commit(struct db *db)
 {
     static const char text[] = "COMMIT";
-    int was_ms = db_set_timeout(db, db->commit_ms);
+    int was_ms = db->timeout_ms;
+    db->timeout_ms = (int)db->timeout_s * 1000;
     db->doing = text;
     db->doing_length = sizeof text - 1;
     int failed = query_in_time(db, text, sizeof text - 1);
-    db_set_timeout(db, was_ms);
+    db->timeout_ms = was_ms;
     if (!failed)
         return DB_OK;
-    unsigned code = mysql_errno(db->mysql);
-    db_keep_error(db, code, mysql_error(db->mysql));
-    if (db->late) {
-        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", CR_SERVER_LOST,
-                 db->waited_ms);
-        hand_over(db);
-    } else if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
+    unsigned code = db->late ? CR_SERVER_LOST : mysql_errno(db->mysql);
+    db_keep_error(db, code, db->late ? "no answer in time" : mysql_error(db->mysql));
+    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
         strcpy(db->soft, text);
         return DB_SOFT;
     }
+    if (db->late)
+        hand_over(db);
     db->late = false;
     db_note_fault(db);
     db_disconnect(db);

@@ -20,7 +20,7 @@ struct db {
     struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
     uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
-    int timeout_ms, commit_ms;
+    int timeout_ms;
     int64_t until_ms; /* of a connect that is being made: no wait goes beyond; 0: none is made */
     struct backoff backoff;
     unsigned random;

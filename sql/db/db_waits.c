@@ -70,21 +70,22 @@ uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
     return number;
 }
 
-void db_waits_ask(const char *server, uint64_t own, struct db_wait *wait_out)
+struct db_wait db_waits_ask(const char *server, uint64_t own)
 {
-    *wait_out = (struct db_wait){.count = 0};
+    struct db_wait sum = {.count = 0};
     if (count == 0)
-        return;
+        return sum;
     pthread_mutex_lock(&mutex);
     end_answered();
     for (const struct wait *wait = first; wait; wait = wait->next) {
         if (strcmp(wait->server, server) != 0)
             continue;
-        wait_out->own |= wait->number == own;
-        if (wait_out->count++ > 0)
+        sum.own |= wait->number == own;
+        if (sum.count++ > 0)
             continue;
-        wait_out->ms = clock_now_ms() - wait->since_ms;
-        wait_out->session = mysql_thread_id(wait->mysql);
+        sum.ms = clock_now_ms() - wait->since_ms;
+        sum.session = mysql_thread_id(wait->mysql);
     }
     pthread_mutex_unlock(&mutex);
+    return sum;
 }

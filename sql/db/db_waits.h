@@ -17,6 +17,6 @@
 uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms);
 
 /* Sums the server's waits up; `own` is the number of one of them, or 0. Any thread. */
-void db_waits_ask(const char *server, uint64_t own, struct db_wait *wait_out);
+struct db_wait db_waits_ask(const char *server, uint64_t own);
 
 #endif

@@ -549,7 +549,7 @@ static void await_answers(void)
     struct db_wait wait = {.count = 1};
     for (int i = 0; i < PAUSES_MAX && wait.count > 0; i++) {
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-        db_wait_ask(db, &wait);
+        wait = db_wait(db);
     }
     assert_int_equal(wait.count, 0);
 }
@@ -573,7 +573,7 @@ static void test_server_that_answers_no_write_is_left_few_sessions(void **state)
     struct db *locker = sql_server_open(sql_server_url());
     assert_int_equal(query(locker, "LOCK TABLES t WRITE"), DB_OK);
     leave_writes();
-    db_wait_ask(db, &wait);
+    wait = db_wait(db);
     assert_int_equal(wait.count, DB_WAITS_MAX);
     assert_true(wait.own && wait.ms >= 30);
 
@@ -597,11 +597,9 @@ static void test_server_that_answers_no_write_is_left_few_sessions(void **state)
 static void test_read_without_an_answer_holds_up_no_write(void **state)
 {
     (void)state;
-    struct db_wait wait;
     int was_ms = db_set_timeout(db, 30);
     assert_int_equal(query(db, "SELECT SLEEP(1)"), DB_FAILED);
-    db_wait_ask(db, &wait);
-    assert_int_equal(wait.count, 0);
+    assert_int_equal(db_wait(db).count, 0);
     db_set_timeout(db, was_ms);
 }
 

@@ -65,7 +65,7 @@ uint64_t ledger_connection(const struct ledger *ledger);
 /* Connects if need be, and returns the number. */
 uint64_t ledger_connect(struct ledger *ledger);
 
-/* The writes that the server has not answered in time, see db_wait_ask. */
+/* The writes that the server has not answered in time, see db_wait. */
 struct db_wait ledger_wait(const struct ledger *ledger);
 
 /* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */

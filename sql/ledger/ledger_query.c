@@ -82,9 +82,7 @@ uint64_t ledger_connect(struct ledger *ledger)
 
 struct db_wait ledger_wait(const struct ledger *ledger)
 {
-    struct db_wait wait;
-    db_wait_ask(ledger->db, &wait);
-    return wait;
+    return db_wait(ledger->db);
 }
 
 enum ledger_result ledger_ping(struct ledger *ledger)

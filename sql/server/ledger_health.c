@@ -233,11 +233,6 @@ enum ledger_write ledger_try_write(struct ledger *ledger)
     return result == DB_OK ? LEDGER_WRITE_OK : refusal(db_error(ledger->db));
 }
 
-void ledger_set_commit_timeout(struct ledger *ledger, int timeout_ms)
-{
-    db_set_commit_timeout(ledger->db, timeout_ms);
-}
-
 /* Any account may see its own sessions. */
 void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE])
 {

@@ -146,14 +146,10 @@ enum ledger_write {
  * the binary log. */
 enum ledger_write ledger_try_write(struct ledger *ledger);
 
-/* Bounds each further wait for the answer to a commit of this ledger. */
-void ledger_set_commit_timeout(struct ledger *ledger, int timeout_ms);
-
 enum { LEDGER_WAIT_SIZE = 160 };
 
-/* Why the server has not answered its oldest unanswered write, in words: "no answer to a write for
- * 2.5 s: Waiting for semi-sync ACK from slave". Asks the server, on a connection that has no part
- * in it. "" when no write is unanswered. */
+/* Asks the server why its oldest unanswered write is that: "no answer to a write for 2.5 s: Waiting
+ * for semi-sync ACK from slave"; "" without one. */
 void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE]);
 
 /* ---- time ---- */

@@ -311,7 +311,8 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "keepalive_probes_pause_as_by_default": Mutant(
         "the loss of a server's host is noticed within 20 s",
-        (("base/keepalive.c", "TCP_KEEPINTVL, KEEPALIVE_PAUSE_S", "TCP_KEEPIDLE, KEEPALIVE_PAUSE_S"),),
+        (("base/keepalive.c",
+          "TCP_KEEPINTVL, KEEPALIVE_PAUSE_S", "TCP_KEEPIDLE, KEEPALIVE_PAUSE_S"),),
         unit="test_redis/test_host_that_is_gone_ends_a_subscription",
         simulated=NO_PART),
     "seclock_kills_its_child_only": Mutant(

@@ -31,12 +31,10 @@ MUTANTS: dict[str, Mutant] = {
         system="engines/test_semisync.py::"
                "test_daemon_beside_a_left_primary_tells_nothing_of_orders",
         simulated=NO_PART),
-    "probe_does_not_commit": Mutant(
+    "waiting_commit_counts_as_health": Mutant(
         "the daemon is not ready while the ledger answers no commit",
-        (("service/workers/health.c", "            commits = check_commits(probe);\n",
-          "            commits = HEALTH_OK;\n"),
-         ("service/workers/health.c", "static enum health_state check_commits",
-          "__attribute__((unused)) static enum health_state check_commits"),),
+        (("service/workers/health.c", "return waits ? HEALTH_COMMITS_WAIT : kept;",
+          "return kept;"),),
         system="engines/test_semisync.py::"
                "test_primary_without_its_replica_is_not_ready_and_keeps_few_sessions",
         simulated=NO_PART),
