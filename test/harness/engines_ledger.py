@@ -1,4 +1,4 @@
-"""Ledgers of several servers: a primary with a semi-synchronous replica, and a Galera cluster."""
+"""Ledgers of several servers: a primary with semi-synchronous replicas, and a Galera cluster."""
 
 import functools
 import os
@@ -49,14 +49,16 @@ class Node(Server):
 
 @functools.cache
 def prepared_data():
-    """A data folder with the system tables and an account of ours, without a password. It stays
-    until servers_in_memory() ends."""
+    """A data folder with the system tables and accounts: shop, without a password, and copy, by
+    which a replica reads. It stays until servers_in_memory() ends."""
     directory = Path(server_folder())
     server = MariaServer(directory)
     try:
         server.start()
         server.client.run("CREATE USER shop@'127.0.0.1';"
-                          "GRANT ALL ON seckill.* TO shop@'127.0.0.1'", database="")
+                          "GRANT ALL ON seckill.* TO shop@'127.0.0.1';"
+                          "CREATE USER copy@'127.0.0.1' IDENTIFIED BY 'word';"
+                          "GRANT REPLICATION SLAVE ON *.* TO copy@'127.0.0.1'", database="")
         server.signal(signal.SIGTERM)
         server.process.wait(JOIN_SECONDS)
     finally:
@@ -106,16 +108,24 @@ class Nodes:
 
 
 class SemiSyncPair(Nodes):
-    """A primary and a replica that answers for each commit. MySQL's other words for the same are in
-    MySqlPair."""
+    """A primary and a replica that answers for each commit, or several, one of which does. MySQL's
+    other words for the same are in MySqlPair."""
 
     PRIMARY, REPLICA = "master", "slave"  # in the names of settings
     TIMEOUT_MS = 4_294_967_295  # 50 days: no commit is answered that the replica does not have
     OPTIONS = ["--gtid-strict-mode=ON", "--log-slave-updates=ON"]
-    FOLLOW = ("CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='root',"
-              " master_use_gtid=slave_pos, master_connect_retry=1")
+    FOLLOW = ("CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='copy',"
+              " master_password='word', master_use_gtid=slave_pos, master_connect_retry=1")
     POSITION, HAS = "@@gtid_binlog_pos", "'{}' = @@gtid_slave_pos"
     RECEIVED = "Gtid_IO_Pos"
+
+    def __init__(self, replicas=1):
+        super().__init__()
+        self.servers = 1 + replicas
+
+    @property
+    def replica(self):
+        return self.replicas[0]
 
     def variable(self, name):
         """What the server calls a variable of semi-synchronous replication, said in MariaDB's
@@ -123,9 +133,11 @@ class SemiSyncPair(Nodes):
         return name.replace("master", self.PRIMARY).replace("slave", self.REPLICA)
 
     def up(self, data):
-        self.nodes = [Node(Path(self.directory, f"n{i}"), i, data) for i in (1, 2)]
+        self.nodes = [Node(Path(self.directory, f"n{i}"), i, data)
+                      for i in range(1, self.servers + 1)]
         for node in self.nodes:
             node.options = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW",
+                            "--read-only=1",  # until it is the primary
                             *self.OPTIONS,
                             f"--rpl-semi-sync-{self.PRIMARY}-wait-point=AFTER_SYNC",
                             f"--rpl-semi-sync-{self.PRIMARY}-timeout={self.TIMEOUT_MS}",
@@ -133,12 +145,15 @@ class SemiSyncPair(Nodes):
             node.start(wait=False)
         for node in self.nodes:
             node.wait_answers()
-        self.primary, self.replica = self.nodes
+        self.primary, *self.replicas = self.nodes
+        self.primary.run("SET GLOBAL read_only=0")
         self.wait_for_replicas(self.primary)
-        self.follow(self.replica, self.primary)
+        for replica in self.replicas:
+            self.follow(replica, self.primary)
         self.primary.run("CREATE DATABASE seckill CHARACTER SET utf8mb4")
-        wait_until(lambda: self.replica.run("SHOW DATABASES LIKE 'seckill'"),
-                   "the replica has the database")
+        for replica in self.replicas:
+            wait_until(lambda one=replica: one.run("SHOW DATABASES LIKE 'seckill'"),
+                       "the replica has the database")
 
     def wait_for_replicas(self, primary, on=True):
         """True when its commits wait for a replica. A replica has no commits of its own."""
@@ -149,8 +164,19 @@ class SemiSyncPair(Nodes):
         self.wait_for_replicas(replica, on=False)
         replica.run(f"SET GLOBAL read_only=1; {self.FOLLOW.format(port=primary.port)};"
                     "START REPLICA")
-        clients = self.variable("Rpl_semi_sync_master_clients")
-        wait_until(lambda: primary.status(clients) != "0", "the replica answers the primary")
+        wait_until(lambda: self.status_of(replica)[f"{self.REPLICA.title()}_IO_Running"] == "Yes"
+                   and self.answering(primary) > 0, "the replica answers the primary")
+
+    def answering(self, primary):
+        """How many replicas acknowledge the primary's commits."""
+        return int(primary.status(self.variable("Rpl_semi_sync_master_clients")))
+
+    def status_of(self, replica):
+        """By the server's names of the columns; None when it is no replica."""
+        with pymysql.connect(host="127.0.0.1", port=replica.port, user="root") as connection, \
+                connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute("SHOW REPLICA STATUS")
+            return cursor.fetchone()
 
     def promote(self):
         """What an operator does when the primary is gone: the replica applies all that it got, and
@@ -159,7 +185,7 @@ class SemiSyncPair(Nodes):
         new.run("STOP REPLICA IO_THREAD")
         wait_until(lambda: self.has_applied(new), "the replica has applied what it got")
         new.run("STOP REPLICA; RESET REPLICA ALL; SET GLOBAL read_only=0")
-        self.primary, self.replica = new, self.primary
+        self.primary, self.replicas = new, [self.primary]
 
     def switch(self):
         """A planned change: the primary refuses writes, the replica gets the rest, they change
@@ -174,7 +200,7 @@ class SemiSyncPair(Nodes):
         self.follow_from(old, position)
         self.follow(old, new)
         new.run("SET GLOBAL read_only=0")
-        self.primary, self.replica = new, old
+        self.primary, self.replicas = new, [old]
 
     def follow_from(self, replica, position):
         """Says where a former primary goes on."""
@@ -185,11 +211,7 @@ class SemiSyncPair(Nodes):
 
     def has_applied(self, node):
         """All that stands in the relay log; the receiver must have been stopped."""
-        with pymysql.connect(host="127.0.0.1", port=node.port, user="root") as connection, \
-                connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute("SHOW REPLICA STATUS")
-            received = cursor.fetchone()[self.RECEIVED]
-        return self.has(node, received)
+        return self.has(node, self.status_of(node)[self.RECEIVED])
 
 
 class MySqlPair(SemiSyncPair):
@@ -199,7 +221,8 @@ class MySqlPair(SemiSyncPair):
     OPTIONS = ["--plugin-load-add=semisync_source.so;semisync_replica.so", "--gtid-mode=ON",
                "--enforce-gtid-consistency=ON", "--log-replica-updates=ON"]
     FOLLOW = ("CHANGE REPLICATION SOURCE TO source_host='127.0.0.1', source_port={port},"
-              " source_user='root', source_auto_position=1, source_connect_retry=1")
+              " source_user='copy', source_password='word', source_ssl=1, source_auto_position=1,"
+              " source_connect_retry=1, source_retry_count=86400")
     POSITION, HAS = "@@gtid_executed", "GTID_SUBSET('{}', @@gtid_executed)"
     RECEIVED = "Retrieved_Gtid_Set"
 
@@ -207,8 +230,8 @@ class MySqlPair(SemiSyncPair):
         pass
 
 
-def semi_sync_pair():
-    return MySqlPair() if is_mysql() else SemiSyncPair()
+def semi_sync_pair(replicas=1):
+    return (MySqlPair if is_mysql() else SemiSyncPair)(replicas)
 
 
 class GaleraTrio(Nodes):
