@@ -52,7 +52,7 @@
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make abi        writes what the lock library promises to programs that are built with it
 #   make install-lock   them, the headers, the bindings, a pkg-config file and the manual pages
-#   make install    daemon, operator's tool, manual pages, completion, configuration, systemd units,
+#   make install    daemon, operators' tools, manual pages, completion, configuration, systemd units,
 #                   rules for Prometheus, and the lock library (PREFIX, SYSCONFDIR, DESTDIR)
 #   make uninstall  removes that again; configuration and data stay. uninstall-lock: the library
 #   make dist       the source archive of this version, with its checksum, in build/dist
@@ -704,8 +704,9 @@ format:
 # --- Installation: what is named here is what uninstall removes -----------------------------------
 
 monitoring := $(wildcard deploy/prometheus/*.yml deploy/prometheus/*.rules deploy/grafana/*.json)
-placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(MANDIR)/man8/seckilld.8 \
-              $(MANDIR)/man1/seckillctl.1 $(MANDIR)/man5/seckill.conf.5 \
+placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(PREFIX)/bin/seckill-failover \
+              $(MANDIR)/man8/seckilld.8 $(MANDIR)/man1/seckillctl.1 \
+              $(MANDIR)/man1/seckill-failover.1 $(MANDIR)/man5/seckill.conf.5 \
               $(PREFIX)/share/bash-completion/completions/seckillctl \
               $(ZSHDIR)/_seckillctl $(UNITDIR)/seckilld.service \
               $(UNITDIR)/seckilld@.service $(UNITDIR)/seckilld.target \
@@ -719,8 +720,10 @@ install: $(daemon) $(control) install-lock install-service
 install-service: $(daemon) $(control)
 	$(call put,755,$(daemon),$(PREFIX)/bin/seckilld)
 	$(call put,755,$(control),$(PREFIX)/bin/seckillctl)
+	$(call put,755,ctl/seckill-failover,$(PREFIX)/bin/seckill-failover)
 	$(call put,644,deploy/man/seckilld.8,$(MANDIR)/man8/seckilld.8)
 	$(call put,644,ctl/seckillctl.1,$(MANDIR)/man1/seckillctl.1)
+	$(call put,644,ctl/seckill-failover.1,$(MANDIR)/man1/seckill-failover.1)
 	$(call write,$(daemon) --help-config | awk -v version="$$($(daemon) --version)" \
 	    -f deploy/man/seckill.conf.awk,$(MANDIR)/man5/seckill.conf.5)
 	$(call write,$(control) completion bash,$(PREFIX)/share/bash-completion/completions/seckillctl)

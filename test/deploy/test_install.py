@@ -55,6 +55,9 @@ def test_programs_are_those_that_were_built(prefix):
         assert installed.stat().st_mode & 0o777 == 0o755
     assert run(prefix / "bin/seckilld", "--version") == run(PROGRAM, "--version")
     assert "status" in run(prefix / "bin/seckillctl", "help")
+    failover = prefix / "bin/seckill-failover"
+    assert failover.read_bytes() == (ROOT / "ctl/seckill-failover").read_bytes()
+    assert "--dead" in run(failover, "--help")
 
 
 def test_everything_lies_under_the_prefix_but_the_configuration(root):
@@ -69,8 +72,8 @@ def test_manual_pages_render_without_a_warning(prefix):
     """Those of the lock library's functions are looked at in lock/test_lock_library.py."""
     pages = sorted(str(path.relative_to(prefix / "share/man"))
                    for path in (prefix / "share/man").rglob("*.[1-24-9]"))
-    assert pages == ["man1/seckillctl.1", "man1/seclock.1", "man5/seckill.conf.5",
-                     "man8/seckilld.8"]
+    assert pages == ["man1/seckill-failover.1", "man1/seckillctl.1", "man1/seclock.1",
+                     "man5/seckill.conf.5", "man8/seckilld.8"]
     for page in pages:
         path = prefix / "share/man" / page
         run("mandoc", "-Tlint", "-W", "warning", path)
