@@ -276,6 +276,33 @@ MUTANTS: dict[str, Mutant] = {
           "values[SETTING_ADMIN_TOKEN].origin"),),
         "test_ctl_config/test_token_that_everybody_can_read",
         simulated=NO_PART),
+    "lagging_replica_is_promoted": Mutant(
+        "the replica that is promoted has every acknowledged commit",
+        (("ctl/seckill-failover", "        [[ -n $found ]] || return 1\n", ""),),
+        system="engines/test_failover.py::test_replica_that_lags_is_not_promoted_under_load",
+        simulated=NO_PART),
+    "replica_that_is_away_may_have_more": Mutant(
+        "no replica is promoted while another one, which may have more, cannot be reached",
+        (("ctl/seckill-failover",
+          "        refuse \"$place cannot be reached. It may",
+          "        { mapfile -t replicas < <(printf '%s\\n' \"${replicas[@]}\" |\n"
+          "            grep -vx \"$place\") && return; } ||\n"
+          "        refuse \"$place cannot be reached. It may"),),
+        system="engines/test_failover.py::test_replica_that_cannot_be_reached",
+        simulated=NO_PART),
+    "replica_promoted_before_it_has_applied": Mutant(
+        "a replica applies all that it has received before it takes writes",
+        (("ctl/seckill-failover",
+          "    until read_applied \"$new\" && has_all_of \"$answer\" \"${received[$new]}\"; do\n",
+          "    until true; do\n"),),
+        system="engines/test_failover.py::test_replica_that_has_not_applied_all_is_waited_for",
+        simulated=NO_PART),
+    "new_primary_acknowledges_alone": Mutant(
+        "a new primary with replicas acknowledges no commit that is nowhere else",
+        (("ctl/seckill-failover",
+          "        change \"$new\" \"SET GLOBAL ${SEMI_SYNC}_enabled = 1\"\n", ""),),
+        system="engines/test_failover.py::test_promotion_that_got_half_way_is_finished",
+        simulated=NO_PART),
 
     # ---- base ----
     "second_password_of_a_url_is_shown": Mutant(
