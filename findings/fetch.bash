@@ -156,7 +156,8 @@ sql() {
     run "$mariadb_of" usr/bin/mariadb --no-defaults -uroot -S "$temp/$1/s" -N -B shop -e "$2"
 }
 
-# mysql_start FOLDER: a private MySQL of $temp/FOLDER. Root logs in at $temp/s without a password.
+# mysql_start FOLDER OPTION ...: a private MySQL of $temp/FOLDER. Root logs in at $temp/s without a
+# password.
 mysql_start() {
     local share=$temp/$1/usr/share/mysql
     local base=(--no-defaults "--datadir=$temp/data" "--lc-messages-dir=$share" --user="$(id -un)"
@@ -165,7 +166,7 @@ mysql_start() {
     run "$1" usr/sbin/mysqld "${base[@]}" --initialize-insecure >"$temp/made" 2>&1 ||
         cannot_run "no data folder: $(tail -n 1 "$temp/made")"
     spawn "$temp/log" "$1" usr/sbin/mysqld "${base[@]}" --skip-networking --loose-mysqlx=OFF \
-        --socket="$temp/s"
+        --socket="$temp/s" "${@:2}"
     mysql_of=$1
     wait_for mysql 'SELECT 1'
 }
