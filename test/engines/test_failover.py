@@ -303,6 +303,53 @@ def test_replica_that_has_not_applied_all_is_waited_for(trio, tool, defaults):
     wait_has(other, 3)
 
 
+def steps_by_hand():
+    """(where, SQL and names of columns) of each row of the page's table."""
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    table = page.split("\n#### By hand\n")[1].split("\n#### ")[0]
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if cells and cells[0] not in ("where", "---"):
+            yield cells[0], re.findall("`(.*?)`", cells[2 if is_mysql() else 1])
+
+
+def test_steps_by_hand_of_the_page(trio):
+    lagging, db3 = trio.replicas
+    lagging.run(words("STOP SLAVE IO_THREAD"))
+    insert(trio.primary, 2, 3)
+    trio.kill()
+    nodes = {"every replica": trio.replicas, "`db3`": [db3], "the others": [lagging]}
+    received = {}
+    steps = list(steps_by_hand())
+    for where, (first, *more) in steps:
+        for node in nodes[where]:
+            if first.startswith("SHOW") and not received.get(node):
+                status = trio.status_of(node)
+                received[node] = ",".join(status[name] for name in more if name in status)
+                assert received[node].strip(",")
+            elif first.startswith("SHOW"):
+                wait_until(lambda: trio.status_of(lagging)[more[0]] == "Yes", "the other follows")
+            elif first.startswith("SELECT"):
+                check_most(db3, received[db3], received[lagging])
+                gtids = received[db3].replace("\n", "").strip(",")
+                assert node.run(first.replace("RECEIVED", gtids)) == [("0",)]
+            else:
+                node.run(first.replace("db3", "127.0.0.1").replace("3306", str(db3.port)))
+    assert len(steps) == 7
+    check_promoted(trio, db3)
+    assert has(db3, 3)
+    wait_has(lagging, 3)
+
+
+def check_most(node, most, less):
+    if is_mysql():
+        compare = "SELECT GTID_SUBSET('{}', '{}')"
+        assert node.run(compare.format(less.strip(","), most.strip(","))) == [("1",)]
+        assert node.run(compare.format(most.strip(","), less.strip(","))) == [("0",)]
+    else:
+        assert int(most.rsplit("-", 1)[1]) > int(less.rsplit("-", 1)[1])
+
+
 # --- It refuses -----------------------------------------------------------------------------------
 
 
