@@ -34,7 +34,7 @@ def defaults(tmp_path_factory):
     takes no password in plain text, and the MariaDB of these tests has no certificate."""
     file = tmp_path_factory.mktemp("client") / "client.cnf"
     file.write_text("[client]\nuser=operator\npassword=pass\n"
-                    + ("ssl\n" if is_mysql() else "skip-ssl\n"), encoding="ascii")
+                    + ("loose-ssl\n" if is_mysql() else "skip-ssl\n"), encoding="ascii")
     return file
 
 
