@@ -181,7 +181,7 @@ struct db_servers {
     size_t count;
     struct asker askers[URL_SERVERS_MAX];
     _Atomic uint64_t present; /* its number, and in the lowest byte its place and 1; 0: none yet */
-    _Atomic bool split;
+    _Atomic bool split, silent;
     /* Under `mutex`: */
     size_t asking; /* askers that have not ended; 0: no look is under way */
     uint64_t looks;
@@ -259,8 +259,9 @@ static void explain(struct db_servers *servers, bool split)
 }
 
 /* Where nobody takes writes the present server stays: each connection asks it again, and it may be
- * back before the next look. Where two do, nobody may write to either; but nodes of one Galera
- * cluster hear of a change one after the other, so two looks must say it of them. */
+ * back before the next look; while it is silent, they wait for that look. Where two take writes,
+ * nobody may write to either; but nodes of one Galera cluster hear of a change one after the other,
+ * so two looks must say it of them. */
 static void conclude(struct db_servers *servers)
 {
     struct db_role roles[URL_SERVERS_MAX];
@@ -271,6 +272,8 @@ static void conclude(struct db_servers *servers)
     bool known = servers->doubted || atomic_load(&servers->split);
     servers->doubted = split && !known && db_role_one_cluster(roles, servers->count);
     servers->code = 0;
+    uint64_t present = atomic_load(&servers->present) & 0xff;
+    atomic_store(&servers->silent, place < 0 && present > 0 && !roles[present - 1].answers);
     if (place < 0)
         explain(servers, split);
     split = split && !servers->doubted;
@@ -364,7 +367,7 @@ int db_servers_present(struct db_servers *servers, uint64_t *number_out)
 {
     uint64_t present = atomic_load(&servers->present);
     *number_out = present >> 8;
-    return (int)(present & 0xff) - 1;
+    return atomic_load(&servers->silent) ? -1 : (int)(present & 0xff) - 1;
 }
 
 bool db_servers_split(struct db_servers *servers)

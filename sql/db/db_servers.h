@@ -68,8 +68,8 @@ struct db_servers *db_servers_get(const char *url);
 /* The last caller's waits for a look that is under way. Sets the pointer to NULL; NULL is fine. */
 void db_servers_drop(struct db_servers **servers);
 
-/* The server to write to, by its place in the URL, as the last look has found it; -1: none. Its
- * number changes with each change of that server. Any thread, without waiting. */
+/* The server to write to, by its place in the URL, as the last look has found it; -1: none, or it
+ * did not answer. Its number changes with each change of it. Any thread, without waiting. */
 int db_servers_present(struct db_servers *servers, uint64_t *number_out);
 
 /* Begins a look unless one is under way or the last one ended less than `pause_ms` ago. Any thread,
