@@ -350,6 +350,12 @@ $(recorder) $(BUILD)/test/shifted_clock.so:
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARNINGS) $(CPPFLAGS) -O2 -fPIC -shared -o $@ $<
 
+# Between the hosts of test/network.
+$(BUILD)/test/network_switch: $(BUILD)/test/network/switch.o
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $^
+
 # --- The simulation: stock/, the scripts and the daemon's workers, in one process ------------------
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c test/simulate/*/*.c))
