@@ -23,6 +23,10 @@
 #                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
 #   make chaos      faults of every kind strike a running service; then every answer that clients got
 #                   is compared with the ledger: DURATION=60 seconds, SEED= to repeat the schedule
+#   make network    hosts in network namespaces, with Sentinel, replicas and other set-ups, and every fault
+#                   of the network between them: what it costs, and whether an answer was wrong. The
+#                   table is build/network.md; NETWORK_ARGS="--list" names the faults. Wants root, or
+#                   user namespaces. network-quick: five of them in two minutes
 #   make prove      all of these and the sanitizers, for hours; what came out is kept in docs/proof and
 #                   makes the table of docs/proof.md. STAGES="simulate chaos" runs some of them
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
@@ -166,7 +170,7 @@ LOCK_VERSION := 1.0.0
 LOCK_DATE    := 2026-11-28
 lock_headers := lock/seclock.h lock/seclock_value.h
 
-.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-costs test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-growth test-lock history check simulate mutants chaos prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock abi install-lock uninstall-lock install-service uninstall dist deb test-deb test-debian12 test-debian13 test-debian14 tests run test test-all test-costs test-extra test-browser browser-modules client-modules test-client screenshots test-alerts test-growth test-lock history check simulate mutants chaos network network-quick prove bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -635,6 +639,11 @@ chaos:
 	@$(MAKE) $(daemon) $(BUILD)/test/shifted_clock.so
 	@$(PYTHON) test/chaos/run $(if $(SEED),--seed $(SEED)) \
 	    $(if $(DURATION),--duration $(DURATION)) $(CHAOS_ARGS)
+
+network network-quick:
+	@deploy/packages network
+	@$(MAKE) all $(BUILD)/test/network_switch
+	@$(PYTHON) test/network/run $(if $(filter %-quick,$@),--quick) $(NETWORK_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
