@@ -642,7 +642,7 @@ chaos:
 
 network network-quick:
 	@deploy/packages network
-	@$(MAKE) all $(BUILD)/test/network_switch
+	@$(MAKE) all $(BUILD)/test/network_switch $(BUILD)/test/lock_history
 	@$(PYTHON) test/network/run $(if $(filter %-quick,$@),--quick) $(NETWORK_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.

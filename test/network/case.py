@@ -10,7 +10,7 @@ from chaos.clients import Client, InThreads
 from chaos.record import Record
 from harness.daemon import RESET_SETTINGS
 from harness.processes import HarnessError, wait_until
-from network.closing import Closing
+from network.closing import Closing, check_all
 from network.hosts import both_ways, one_way
 from network.load import OneOrder, clients_of
 from network.watch import Watch
@@ -38,13 +38,20 @@ class Round:
     story: list = field(default_factory=list)
 
 
+class Asked:
+    """Daemons as chaos' clients find them: their numbers are places in this list."""
+
+    def __init__(self, daemons):
+        self.daemons = daemons
+
+
 class Case:
     """What a fault's function sees of its round."""
 
-    sku = "network"
-
     def __init__(self, setup, fault, seed):
         self.setup, self.fault, self.seed = setup, fault, seed
+        self.asked, self.operated = Asked(setup.fronts()), Asked(setup.operated())
+        self.skus = setup.skus()  # that are ordered at each of these
         self.network = setup.network
         self.record, self.round = Record(), Round()
         self.watches = [Watch(self.record, daemon) for daemon in setup.daemons]
@@ -63,7 +70,9 @@ class Case:
                 self.idle.clear()
                 self.measure_after()
             self.round.violations += clients.failures
-            Closing(self).run()
+            for sku in dict.fromkeys(self.skus):
+                Closing(self, sku).run()
+            check_all(self)
             self.measure()
         except HarnessError as error:
             self.round.violations.append(str(error))
@@ -72,10 +81,11 @@ class Case:
         return self.round
 
     def open_sale(self):
-        client = Client(self.setup, self.record, "opening")
+        client = Client(self.operated, self.record, "opening")
         body = {"total": UNITS, "segments": SEGMENTS, "end_round": True, **RESET_SETTINGS}
-        wait_until(lambda: client.change("reset", 0, self.sku, body, f"reset{self.seed}").answer
-                   == "200", "the sale")
+        for sku, number in {sku: number for number, sku in enumerate(self.skus)}.items():
+            wait_until(lambda s=sku, n=number: client.change(
+                "reset", n, s, body, f"reset{self.seed}").answer == "200", "the sale")
         client.close()
 
     # what faults do
@@ -157,7 +167,7 @@ class Case:
 
     def look_up(self, daemon, orders):
         """{answer: number of orders that the daemon looked up so}"""
-        client, answers = Client(self.setup, self.record, "looking"), Counter()
+        client, answers = Client(self.asked, self.record, "looking"), Counter()
         for one in orders:
             answers[client.call("get", daemon, one.order_id, LOOK_UP_S).answer or "no answer"] += 1
         client.close()
@@ -176,12 +186,12 @@ class Case:
     # figures
 
     def wait_accepted(self):
-        for number in range(len(self.setup.daemons)):
+        for number in range(len(self.asked.daemons)):
             wait_until(lambda n=number: len(self.accepted(daemon=n)) >= QUIET_ORDERS,
                        "orders before the fault", pause=POLL_S)
 
     def measure_after(self):
-        for number in range(len(self.setup.daemons)):
+        for number in range(len(self.asked.daemons)):
             wait_until(lambda n=number: self.is_served(self.healed, n),
                        f"an order of daemon {number} after the heal", SERVED_SECONDS_MAX)
         for watch in self.watches:
@@ -190,7 +200,7 @@ class Case:
 
     def measure(self):
         good = [one for one in self.record.tries if one.answer == "201"]
-        daemons = range(len(self.setup.daemons))
+        daemons = range(len(self.asked.daemons))
         self.round.accepted = len(good)
         ends = [sorted(one.end for one in good if one.daemon == number) for number in daemons]
         if not self.fault.idle:

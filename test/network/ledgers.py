@@ -12,16 +12,11 @@ from network.servers import END_SECONDS, MYSQL, PATH, MariaOnHost
 FAILOVER_TOOL = ROOT / "ctl" / "seckill-failover"
 
 
-def db_names(count):
-    return [f"db{number}" for number in range(1, count + 1)]
-
-
 class Ledgers:
     """A MariaDB primary with semi-synchronous replicas, a host each."""
 
-    def __init__(self, network, directory, count):
-        self.network, self.directory = network, directory
-        self.names = db_names(count)
+    def __init__(self, network, directory, names):
+        self.network, self.directory, self.names = network, directory, names
         self.nodes = {name: MariaOnHost(network, name, f"{directory}/{name}", number)
                       for number, name in enumerate(self.names, 1)}
         self.primary = self.names[0]
@@ -118,8 +113,8 @@ class Galera:
                 "--innodb-autoinc-lock-mode=2", "--innodb-flush-log-at-trx-commit=1"]
     founded = None  # the data folder of a cluster that exists, for all of this process
 
-    def __init__(self, network, directory, count):
-        self.network, self.directory, self.names = network, directory, db_names(count)
+    def __init__(self, network, directory, names):
+        self.network, self.directory, self.names = network, directory, names
         addresses = [network.addresses[name] for name in self.names]
         self.settings = [*self.SETTINGS, "--wsrep-cluster-address=gcomm://" + ",".join(addresses)]
         data = Galera.founded = self.founded or self.found()
@@ -133,7 +128,7 @@ class Galera:
             *self.settings, f"--wsrep-node-name={name}",
             f"--wsrep-node-address={self.network.addresses[name]}",
             "--wsrep-provider-options=gcache.size=16M"], data)
-        node.path = f"{self.directory}:{PATH}"
+        node.env["PATH"] = f"{self.directory}:{PATH}"
         return node
 
     def write_transfer(self, data):

@@ -15,11 +15,21 @@ PAUSE_S = (0.02, 0.08)
 USERS = 40
 
 
-class HostClient(Client):
+class Asker(Client):
+    """A client that may ask a proxy, which has a status of its own for what is not known."""
+
+    def send(self, *what, **how):
+        answer, content = super().send(*what, **how)
+        if answer in ("502 outcome_unknown", "504 outcome_unknown"):
+            answer = "503 outcome_unknown"
+        return answer, content
+
+
+class HostClient(Asker):
     """Its thread is on the clients' host."""
 
     def __init__(self, case, seed):
-        super().__init__(case.setup, case.record, seed)
+        super().__init__(case.asked, case.record, seed)
         self.case = case
 
     def run(self, stop):
@@ -34,8 +44,8 @@ class HostClient(Client):
 
     def new_order(self, daemon):
         number = self.record.number()
-        return self.order(daemon, self.case.sku, f"u{number % USERS}", self.random.randint(1, 5),
-                          f"k{number}", PATIENCE_S)
+        return self.order(daemon, self.case.skus[daemon], f"u{number % USERS}",
+                          self.random.randint(1, 5), f"k{number}", PATIENCE_S)
 
 
 class Pulse(HostClient):
@@ -64,7 +74,7 @@ class Shopper(HostClient):
 
     def __init__(self, case, number):
         super().__init__(case, f"shopper {case.seed} {number}")
-        self.home = number % len(case.setup.daemons)
+        self.home = number % len(case.asked.daemons)
 
     def act(self, stop):
         acts = {self.buy: 40, self.repeat: 20, self.look: 20, self.pay: 12, self.cancel: 8}
@@ -105,13 +115,13 @@ class OneOrder(HostClient):
 
     def __init__(self, case, number):
         super().__init__(case, f"burst {number}")
-        self.daemon = number % len(case.setup.daemons)
+        self.daemon = number % len(case.asked.daemons)
 
     def act(self, stop):
         self.new_order(self.daemon)
 
 
 def clients_of(case):
-    daemons = range(len(case.setup.daemons))
+    daemons = range(len(case.asked.daemons))
     return [*(Pulse(case, daemon, place) for daemon in daemons for place in range(PULSES)),
             *(Shopper(case, number) for number in range(SHOPPERS_EACH * len(daemons)))]

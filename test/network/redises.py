@@ -90,8 +90,8 @@ class OneRedis:
 
     NAMES = ("redis1",)
 
-    def __init__(self, network, directory):
-        self.server = RedisOnHost(network, "redis1", f"{directory}/redis1", REDIS, MEMORY)
+    def __init__(self, network, directory, host=NAMES[0]):
+        self.server = RedisOnHost(network, host, f"{directory}/{host}", REDIS, MEMORY)
         self.url = f"redis://{self.server.address}:{REDIS}/0"
 
     def processes(self):

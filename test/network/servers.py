@@ -31,7 +31,7 @@ class Service:
         self.address = network.addresses[host]
         self.directory = Path(directory)
         self.directory.mkdir()
-        self.process, self.path = None, PATH
+        self.process, self.env = None, {"PATH": PATH, "LC_ALL": "C"}
 
     def argv(self):
         raise NotImplementedError
@@ -41,7 +41,7 @@ class Service:
 
     def start(self):
         self.process = self.network.spawn(self.host, self.argv(), self.directory / "log",
-                                          env={"PATH": self.path, "LC_ALL": "C"})
+                                          env=self.env)
 
     def wait_answers(self):
         def answered():

@@ -33,7 +33,7 @@ class Watch:
             stop.wait(READY_S)
 
     def get(self, path):
-        return send(self.daemon.address, "GET", path, timeout=TIMEOUT_S)
+        return send(self.daemon.admin_address(), "GET", path, timeout=TIMEOUT_S)
 
     def look_ready(self):
         at = self.record.now()
