@@ -19,6 +19,9 @@ UNREADY_S = 2.0      # at the end of a cut
 LOOKED_UP = 50       # of the newest orders of the right side
 BURST = 40           # orders at once, which make packets that are large enough
 FAILED_OVER_S = 30   # for orders behind a fail-over; only a hang takes longer
+# Violations by which clients see that C is not so.
+SEEN_BY_CLIENTS = {"C": ("an order that was told of is found", "no register could give this",
+                         "no order goes back to a state")}
 
 
 @dataclass
@@ -259,8 +262,7 @@ def primary_lost_with_lag(case):
 
 
 @fault("the primary is cut off with one daemon, and failed over (split brain)", *REDIS, quick=True,
-       explains={"C": ("an order that was told of is found", "no register could give this",
-                       "no order goes back to a state")})
+       explains=SEEN_BY_CLIENTS)
 def split_brain(case):
     """The operator is wrong: the old primary lives. C: what the right side has acknowledged, the
     daemon of the wrong side must not call unknown."""
@@ -322,7 +324,7 @@ def galera_none(case):
         case.hold(GALERA_S)
 
 
-@fault("the writer is cut off with one daemon", *GALERA)
+@fault("the writer is cut off with one daemon", *GALERA, explains=SEEN_BY_CLIENTS)
 def galera_split(case):
     """C: the wrong side's daemon must not call unknown what the right side has acknowledged."""
     with case.cut(["db1", "app2"], ["db2", "db3", "app1"]):

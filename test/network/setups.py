@@ -6,7 +6,8 @@ from pathlib import Path
 from harness.daemon import TOKEN
 from harness.processes import server_folder
 from network.case import Case
-from network.ledgers import Galera, Ledgers
+from network.group import PROGRAM, Group
+from network.ledgers import GALERA_PROVIDER, Galera, Ledgers
 from network.load import CLIENTS
 from network.locks import LockSetup
 from network.pods import ADMIN, PORT, PROXY, Proxy
@@ -157,6 +158,15 @@ class Pods(Setup):
         return ledgers.master_url(), redis.master_url()
 
 
+def why_not(name):
+    """Why the set-up of that name cannot run here; None when it can."""
+    if name == "group" and not PROGRAM:
+        return "MYSQLD_GROUP names no MySQL"
+    if name == "galera" and not GALERA_PROVIDER.exists():
+        return "galera-4 is not installed"
+    return None
+
+
 SETUPS = {
     "sentinel+ledger3": lambda: Setup(Sentinels, 3),
     "ledger2": lambda: Setup(OneRedis, 2),
@@ -165,4 +175,5 @@ SETUPS = {
     "etcd": lambda: LockSetup("etcd"),
     "zookeeper": lambda: LockSetup("zookeeper"),
     "pods": Pods,
+    "group": lambda: Setup(OneRedis, 3, Group),
 }
