@@ -4,13 +4,12 @@ server's program: the MySQL that Debian's stable versions have is none, or too o
 import functools
 import getpass
 import os
-import signal
 import subprocess
 from pathlib import Path
 
 from harness.processes import HarnessError, server_folder, wait_until
 from network.faults import SEEN_BY_CLIENTS, fault, look_up_at_wrong_side
-from network.servers import ACCOUNTS, END_SECONDS, MYSQL, MariaOnHost
+from network.servers import MYSQL, MariaOnHost, make_accounts
 
 PROGRAM = os.environ.get("MYSQLD_GROUP")
 PORT = 33061  # of the group's own messages
@@ -56,25 +55,13 @@ class MySqlOnHost(MariaOnHost):
 def prepared_data():
     """A data folder with the accounts, which has written no binary log."""
     directory = Path(server_folder())
-    words = [PROGRAM, "--no-defaults", f"--datadir={directory}/data",
-             f"--user={getpass.getuser()}", f"--tmpdir={directory}", "--skip-log-bin",
-             "--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=16M"]
+    words = [PROGRAM, "--no-defaults", f"--datadir={directory}/data", f"--tmpdir={directory}",
+             "--skip-log-bin", "--mysqlx=OFF", "--secure-file-priv=NULL",
+             "--innodb-redo-log-capacity=16M"]
     with open(directory / "log", "wb") as log:
-        subprocess.run([*words, "--initialize-insecure"], check=True, stdout=log, stderr=log,
-                       timeout=INITIALISE_SECONDS)
-        (directory / "init.sql").write_text(ACCOUNTS, encoding="ascii")
-        done = directory / "sock"
-        server = subprocess.Popen([*words, f"--init-file={directory}/init.sql",
-                                   f"--socket={done}", "--skip-networking"],
-                                  stdout=log, stderr=log)
-        try:
-            wait_until(done.exists, "a MySQL with accounts")
-            server.send_signal(signal.SIGTERM)
-            server.wait(END_SECONDS)
-        finally:
-            server.kill()
-            server.wait()
-    (directory / "data" / "auto.cnf").unlink(missing_ok=True)
+        subprocess.run([*words, f"--user={getpass.getuser()}", "--initialize-insecure"],
+                       check=True, stdout=log, stderr=log, timeout=INITIALISE_SECONDS)
+    make_accounts(directory, words)
     return directory / "data"
 
 

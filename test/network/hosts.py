@@ -73,10 +73,12 @@ class Network:
         return f"/proc/{self.switch.pid}/fd/{words[2]}"
 
     def __exit__(self, *_):
-        set_namespace(self.home)
-        os.close(self.home)
         self.switch.kill()
         self.switch.communicate()
+        try:
+            set_namespace(self.home)
+        finally:
+            os.close(self.home)
 
     # where something runs
 

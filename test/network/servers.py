@@ -6,15 +6,17 @@ import getpass
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pymysql
 
 from harness.daemon import TOKEN, PlainDaemon
 from harness.ledger import Ledger
-from harness.processes import HarnessError, send_signal, server_folder, wait_until
+from harness.processes import (HarnessError, send_signal, server_folder, spawn_server,
+                               wait_until)
 from harness.redis import Redis
-from harness.servers import MYSQLD, MariaServer, user_sql
+from harness.servers import MYSQLD, ROOT_WITHOUT_PASSWORD, copy_template, user_sql
 
 REDIS, SENTINEL, MYSQL, HTTP = 6379, 26379, 3306, 8080
 END_SECONDS = 60
@@ -97,16 +99,35 @@ class RedisOnHost(Service):
 def prepared_data():
     """A data folder with the accounts; every server begins with a copy of it."""
     directory = Path(server_folder())
-    server = MariaServer(directory)
-    try:
-        server.start()
-        server.client.run(ACCOUNTS, database="")
-        server.signal(signal.SIGTERM)
-        server.process.wait(END_SECONDS)
-    finally:
-        server.close()
-    (directory / "data" / "auto.cnf").unlink(missing_ok=True)
+    copy_template(directory / "data")
+    make_accounts(directory, [shutil.which(MYSQLD, path=PATH) or MYSQLD, "--no-defaults",
+                              f"--datadir={directory}/data", f"--tmpdir={directory}"])
     return directory / "data"
+
+
+def make_accounts(directory, words):
+    """Starts the server once, without a network, and lets it end in order."""
+    init, sock = directory / "init.sql", directory / "sock"
+    init.write_text(ROOT_WITHOUT_PASSWORD + ACCOUNTS, encoding="ascii")
+    with open(directory / "log", "ab") as log:
+        server = spawn_server([*words, f"--user={getpass.getuser()}", f"--init-file={init}",
+                               f"--socket={sock}", "--skip-networking"], log)
+
+    def answers():
+        if server.poll() is not None:
+            raise HarnessError((directory / "log").read_text(errors="replace")[-2000:])
+        with suppress(pymysql.MySQLError, OSError):
+            Ledger("mysql://root@localhost").connect("", socket=str(sock)).close()
+            return True
+        return False
+    try:
+        wait_until(answers, "a server with accounts")
+        server.send_signal(signal.SIGTERM)
+        server.wait(END_SECONDS)
+    finally:
+        server.kill()
+        server.wait()
+    (directory / "data" / "auto.cnf").unlink(missing_ok=True)
 
 
 class MariaOnHost(Service):
