@@ -17,7 +17,7 @@ LONG_S = 80.0        # more than MariaDB's slave_net_timeout, 60 s
 SESSIONS_MAX = 40    # of two daemons: the documents allow 20 each
 UNREADY_S = 2.0      # at the end of a cut
 LOOKED_UP = 50       # of the newest orders of the right side
-BURST = 40           # orders at once, which make packets that are large enough
+BURST = 40           # orders at once, which fill large packets and queues
 FAILED_OVER_S = 30   # for orders behind a fail-over; only a hang takes longer
 # Violations by which clients see that C is not so.
 SEEN_BY_CLIENTS = {"C": ("an order that was told of is found", "no register could give this",
@@ -342,8 +342,10 @@ def loss(case):
 
 @fault("1 Mbit/s everywhere", *REDIS)
 def slow(case):
-    with case.degrade(*case.everywhere(), rate=125_000, queue=65_536):
-        case.hold(HOLD_S)
+    with case.degrade(*case.everywhere(), rate=125_000, queue=65_536) as rule:
+        for _ in range(int(HOLD_S)):
+            case.burst(BURST)
+        case.note(f"{case.network.lost(rule)} packets lost")
 
 
 @fault("200 ms each way everywhere", *REDIS)
