@@ -222,7 +222,7 @@ def look_up_at_wrong_side(case):
     answers = case.look_up(1, some)
     case.note(f"the wrong side says of acknowledged orders: {answers}")
     case.expect("C", "look-ups of acknowledged orders are answered 503 or the truth",
-                set(answers) <= {"200", "503 unavailable", "no answer"})
+                all(one[:3] in ("200", "503", "no ") for one in answers))
 
 
 def fail_over(case, **how):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.daemon import TOKEN
 from harness.processes import server_folder
+from harness.servers import is_mysql
 from network.case import Case
 from network.group import PROGRAM, Group
 from network.ledgers import GALERA_PROVIDER, Galera, Ledgers
@@ -160,6 +161,8 @@ class Pods(Setup):
 
 def why_not(name):
     """Why the set-up of that name cannot run here; None when it can."""
+    if name not in ("group", "etcd", "zookeeper") and is_mysql():
+        return "MYSQLD is no MariaDB"
     if name == "group" and not PROGRAM:
         return "MYSQLD_GROUP names no MySQL"
     if name == "galera" and not GALERA_PROVIDER.exists():
