@@ -128,11 +128,9 @@ void call_end_action(enum log_level level, const char *event, struct service *se
 enum call_start call_send(struct request *request, call_work *work, bool changes);
 enum call_start call_send_one(struct request *request, call_work_one *work, bool changes);
 
-/* why_confirmed: a primary that is cut off, after another server took over, still answers
- * questions, and does not know what was accepted since. Whoever acts on such an answer loses an
- * order: "no such order" lets a shop pay back, or sell twice. Such a primary can commit nothing, so
- * in a ledger of several servers an answer is told only after a commit that began behind the
- * question. */
+/* why_confirmed: a primary that was left for another server still answers questions, and knows
+ * nothing of later orders: "no such order" lets a shop pay back. It can commit nothing, so with
+ * several servers an answer is told only after a commit that began behind the question. */
 
 /* Call before the questions; returns what call_confirm wants. */
 uint64_t call_unconfirmed(struct service_worker *worker);

@@ -446,15 +446,6 @@ static void log_change(const struct probe *probe, enum health_state state, const
                   LOG_QUOTE(effect_of(state)));
 }
 
-/* The server was down by the age of its last answer, and is up again. */
-static void log_gap(const struct probe *probe, int64_t gap_ns)
-{
-    char text[64];
-    snprintf(text, sizeof text, "no answer for %lld ms", (long long)(gap_ns / CLOCK_NS_PER_MS));
-    log_change(probe, HEALTH_DOWN, text);
-    log_change(probe, HEALTH_OK, "");
-}
-
 static void run(void *self)
 {
     struct probe *probe = self;
@@ -468,8 +459,10 @@ static void run(void *self)
         int64_t gap_ns = end_ns - atomic_exchange(&probe->answered_ns, end_ns);
         if (atomic_exchange(&probe->state, (int)state) != (int)state)
             log_change(probe, state, error);
-        else if (state == HEALTH_OK && gap_ns > ANSWER_AGE_MS * CLOCK_NS_PER_MS)
-            log_gap(probe, gap_ns);
+        else if (state == HEALTH_OK && gap_ns > ANSWER_AGE_MS * CLOCK_NS_PER_MS) {
+            log_change(probe, HEALTH_DOWN, "no answer for more than a second");
+            log_change(probe, HEALTH_OK, "");
+        }
     } while (worker_sleep_ns(&probe->base.thread, PAUSE_MS * CLOCK_NS_PER_MS));
 }
 

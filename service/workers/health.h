@@ -66,8 +66,7 @@ bool health_replicated(const struct health *health);
 /* False while the ledger's settings may lose accepted orders. Any thread, without waiting. */
 bool health_durable(const struct health *health);
 
-/* Age in ms of the oldest write that the ledger has not answered in time, when it was last looked
- * at; 0: there is none. Any thread, without waiting. */
+/* Age in ms of the oldest write without an answer in time; 0: none. Any thread, without waiting. */
 int64_t health_oldest_write_ms(const struct health *health);
 
 /* Duration of the last answered probe in ns; 0: none yet. Any thread. */

@@ -21,6 +21,13 @@ enum { RUN_TRIES_MAX = 5 };
  * key or counts a segment again must not look at the past, when the writer has just changed. */
 static const char galera_setup[] = "SET SESSION wsrep_sync_wait=1";
 
+static bool is_left(const struct db *db)
+{
+    uint64_t number;
+    db_servers_present(db->servers, &number);
+    return number != db->servers_number;
+}
+
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
     struct db *db = db_open_one(url, 0, timeout_ms, error_out, error_size);
@@ -30,6 +37,7 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
         return db;
     url_place(url, "mysql", db->place);
     db->servers = db_servers_get(url);
+    db->is_left = is_left;
     return db;
 }
 
@@ -122,11 +130,7 @@ static bool connect_writable(struct db *db, int64_t until_ms)
 /* Ends the connection when another server is to be written to by now. Not within db_run. */
 static void follow_servers(struct db *db)
 {
-    uint64_t number = db->servers_number;
-    if (!db->servers || !db->mysql)
-        return;
-    db_servers_present(db->servers, &number);
-    if (number != db->servers_number)
+    if (db->servers && db->mysql && is_left(db))
         db_drop_connection(db);
 }
 

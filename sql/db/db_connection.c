@@ -280,16 +280,20 @@ static bool keep_result(struct db *db)
     return true;
 }
 
+/* Nobody waits for a server that was left for another one. */
 static bool answer_comes(struct db *db)
 {
     struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
-    db->waited_ms = db_wait_ms(db);
-    if (!db->go_on)
-        return poll(&answer, 1, db->waited_ms) != 0;
-    bool came = false;
-    do
-        came = poll(&answer, 1, PATIENCE_MS) != 0;
-    while (!came && db->go_on(db->patience_context));
+    int left_ms = db_wait_ms(db);
+    bool came;
+    db->waited_ms = 0;
+    do {
+        int slice_ms = db->go_on || left_ms > PATIENCE_MS ? PATIENCE_MS : left_ms;
+        came = poll(&answer, 1, slice_ms) != 0;
+        db->waited_ms += slice_ms;
+        left_ms -= slice_ms;
+    } while (!came && (db->go_on ? db->go_on(db->patience_context)
+                                 : left_ms > 0 && !(db->is_left && db->is_left(db))));
     return came;
 }
 

@@ -27,9 +27,10 @@ struct db {
     bool in_run; /* between db_run's begin and end, where nothing may reconnect */
     bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
-    bool late;                    /* the last query was not answered in time, */
-    int waited_ms;                /* which was this long */
-    bool (*go_on)(void *context); /* see db_set_patience */
+    bool (*is_left)(const struct db *db); /* another server is to be written to; NULL: of one */
+    bool late;                            /* the last query was not answered in time, */
+    int waited_ms;                        /* which was this long */
+    bool (*go_on)(void *context);         /* see db_set_patience */
     void *patience_context;
     char *packet; /* START TRANSACTION and the first query */
     size_t packet_size;

@@ -76,7 +76,6 @@ class Case:
             self.measure()
         except HarnessError as error:
             self.round.violations.append(str(error))
-        self.sort_out()
         self.tell_story()
         return self.round
 
@@ -218,13 +217,6 @@ class Case:
         inside = [self.began, *(end for end in ends if self.began <= end <= self.healed),
                   self.healed]
         return max(later - earlier for earlier, later in zip(inside, inside[1:]))
-
-    def sort_out(self):
-        """What one of the behaviours explains counts as that, and as nothing else."""
-        for letter, titles in self.fault.explains.items():
-            if any(of == letter and not is_so for of, _, is_so in self.round.behaviours):
-                self.round.violations = [text for text in self.round.violations
-                                         if not text.startswith(titles)]
 
     # what is kept of it
 

@@ -1,7 +1,7 @@
 """The faults, each a function of its round; what it wants of the service stands beside it."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Callable
 
 from harness.processes import wait_until
@@ -19,9 +19,6 @@ UNREADY_S = 2.0      # at the end of a cut
 LOOKED_UP = 50       # of the newest orders of the right side
 BURST = 40           # orders at once, which fill large packets and queues
 FAILED_OVER_S = 30   # for orders behind a fail-over; only a hang takes longer
-# Violations by which clients see that C is not so.
-SEEN_BY_CLIENTS = {"C": ("an order that was told of is found", "no register could give this",
-                         "no order goes back to a state")}
 
 
 @dataclass
@@ -32,8 +29,6 @@ class Fault:
     quick: bool = False
     long: bool = False   # one round of it will do
     idle: bool = False   # no order is sent in the cut
-    # {letter of a behaviour: beginnings of the violations that are the same, seen by clients}
-    explains: dict = field(default_factory=dict)
 
 
 def fault(name, *setups, **how):
@@ -261,8 +256,7 @@ def primary_lost_with_lag(case):
         case.violate("the replica was promoted that lacks commits")
 
 
-@fault("the primary is cut off with one daemon, and failed over (split brain)", *REDIS, quick=True,
-       explains=SEEN_BY_CLIENTS)
+@fault("the primary is cut off with one daemon, and failed over (split brain)", *REDIS, quick=True)
 def split_brain(case):
     """The operator is wrong: the old primary lives. C: what the right side has acknowledged, the
     daemon of the wrong side must not call unknown."""
@@ -324,7 +318,7 @@ def galera_none(case):
         case.hold(GALERA_S)
 
 
-@fault("the writer is cut off with one daemon", *GALERA, explains=SEEN_BY_CLIENTS)
+@fault("the writer is cut off with one daemon", *GALERA)
 def galera_split(case):
     """C: the wrong side's daemon must not call unknown what the right side has acknowledged."""
     with case.cut(["db1", "app2"], ["db2", "db3", "app1"]):

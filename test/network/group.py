@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from harness.processes import HarnessError, server_folder, wait_until
-from network.faults import SEEN_BY_CLIENTS, fault, look_up_at_wrong_side
+from network.faults import fault, look_up_at_wrong_side
 from network.servers import MYSQL, MariaOnHost, make_accounts
 
 PROGRAM = os.environ.get("MYSQLD_GROUP")
@@ -130,7 +130,7 @@ def group_primary_from_members(case):
         case.hold(EXPELLED_S)
 
 
-@fault("the primary is cut off with one daemon", *GROUP, long=True, explains=SEEN_BY_CLIENTS)
+@fault("the primary is cut off with one daemon", *GROUP, long=True)
 def group_split(case):
     """C: the wrong side's daemon must not call unknown what the right side has acknowledged."""
     with case.cut(["db1", "app2"], ["db2", "db3", "app1"]):

@@ -138,7 +138,7 @@ class MariaOnHost(Service):
                 "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
                 "--rpl-semi-sync-master-timeout=4294967295",
                 "--rpl-semi-sync-master-wait-no-slave=ON", "--rpl-semi-sync-slave-enabled=ON",
-                "--read-only=1"]
+                "--rpl-semi-sync-slave-kill-conn-timeout=1", "--read-only=1"]
     FOLLOW = ("CHANGE MASTER TO master_host='{}', master_user='root',"
               " master_use_gtid=slave_pos, master_connect_retry=1; START SLAVE")
 
