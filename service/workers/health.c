@@ -7,8 +7,7 @@
  *
  * why_commits: a primary without its replicas, one whose disk is full and one whose backup comes to
  * its end take each write and answer no commit. So the renewal of the node's lease, which commits
- * every NODE_RENEW_MS, is a probe, too. When it is not answered it stays under way, and none
- * follows it: the probe leaves one session behind, however long it takes.
+ * every NODE_RENEW_MS, is a probe, too.
  *
  * why_one_is_enough: a lost master of a cluster affects only its own segments, and its replica
  * takes over within seconds. Meanwhile orders that find a segment elsewhere are accepted. */
@@ -356,38 +355,27 @@ static enum health_state check_clock(struct probe *probe)
     return synced_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
 }
 
-/* True while a write of this thread waits for its answer, or so many of other threads do that a
- * further one fails. */
-static bool commits_wait(struct probe *probe)
-{
-    struct db_wait wait = ledger_wait(probe->base.ledger);
-    atomic_store(&probe->oldest_ms, wait.ms);
-    return wait.own || wait.count >= DB_WAITS_MAX;
-}
-
-/* Keeps the node's lease, unless a commit waits already. */
+/* Keeps the node's lease, unless so many writes wait already that a further one would fail. */
 static enum health_state keep_lease(struct probe *probe)
 {
-    enum health_state kept = commits_wait(probe) ? HEALTH_OK : keep_node(probe);
-    bool waits = commits_wait(probe);
+    struct ledger *ledger = probe->base.ledger;
+    enum health_state kept = HEALTH_OK;
+    bool full = ledger_wait(ledger).count >= DB_WAITS_MAX;
+    if (!full)
+        kept = keep_node(probe);
+    struct db_wait wait = ledger_wait(ledger);
+    bool waits = full || (wait.count > 0 && !probe->base.service->node.answered);
+    atomic_store(&probe->oldest_ms, wait.ms);
     if (!waits)
         probe->waits[0] = '\0';
     else if (probe->waits[0] == '\0')
-        ledger_wait_describe(probe->base.ledger, probe->waits);
+        ledger_wait_describe(ledger, probe->waits);
     return waits ? HEALTH_COMMITS_WAIT : kept;
-}
-
-/* No write follows one that is not answered. */
-static enum ledger_write try_write(struct ledger *ledger)
-{
-    if (!ledger_wait(ledger).own)
-        return ledger_try_write(ledger);
-    return ledger_ping(ledger) == LEDGER_OK ? LEDGER_WRITE_OK : LEDGER_WRITE_FAILED;
 }
 
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
-    enum ledger_write answer = try_write(probe->base.ledger);
+    enum ledger_write answer = ledger_try_write(probe->base.ledger);
     enum health_state kept, clock;
     *error_out = ledger_error(probe->base.ledger);
     ledger_look(probe->base.ledger);

@@ -83,7 +83,6 @@ struct db_wait {
     size_t count;          /* 0: none, and the members below are 0 */
     int64_t ms;            /* for how long the first one has waited */
     unsigned long session; /* of the first one, by the server's number */
-    bool own;              /* this db's last one is among them */
 };
 
 struct db_wait db_wait(const struct db *db);

@@ -185,7 +185,7 @@ enum db_result db_ping(struct db *db)
 
 struct db_wait db_wait(const struct db *db)
 {
-    return db_waits_ask(db->server_name, db->wait_number);
+    return db_waits_ask(db->server_name);
 }
 
 /* False while the server owes so many answers that a further write would be too many. */

@@ -209,7 +209,7 @@ static void leave(struct db *db)
 static void hand_over(struct db *db)
 {
     db_drop_rows(db);
-    db->wait_number = db_waits_add(db->mysql, db->server_name, db->waited_ms);
+    db_waits_add(db->mysql, db->server_name, db->waited_ms);
     db->mysql = NULL;
 }
 

@@ -46,7 +46,6 @@ struct db {
     char place[URL_PLACE_SIZE];
     char server_place[URL_PLACE_SIZE];
     char server_name[DB_ROLE_NAME_SIZE]; /* the server's own; its place may lead to another one */
-    uint64_t wait_number; /* of its last write without an answer in time; see db_waits.h */
     struct db_stats stats;
 };
 

@@ -15,14 +15,12 @@ struct wait {
     struct wait *next; /* a later one */
     MYSQL *mysql;
     int64_t since_ms;
-    uint64_t number;
     pid_t process;
     char server[128];
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct wait *first; /* under the mutex, as is the last number given, counted from 1 */
-static uint64_t last_number;
+static struct wait *first;   /* under the mutex */
 static _Atomic size_t count; /* of all servers */
 
 /* A child of fork leaves its parent's sessions alone. */
@@ -52,7 +50,7 @@ static void end_answered(void)
     }
 }
 
-uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
+void db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
 {
     struct wait *wait = memory_must(calloc(1, sizeof *wait));
     wait->mysql = mysql;
@@ -65,12 +63,10 @@ uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
         at = &(*at)->next;
     *at = wait;
     count++;
-    uint64_t number = wait->number = ++last_number;
     pthread_mutex_unlock(&mutex);
-    return number;
 }
 
-struct db_wait db_waits_ask(const char *server, uint64_t own)
+struct db_wait db_waits_ask(const char *server)
 {
     struct db_wait sum = {.count = 0};
     if (count == 0)
@@ -78,10 +74,7 @@ struct db_wait db_waits_ask(const char *server, uint64_t own)
     pthread_mutex_lock(&mutex);
     end_answered();
     for (const struct wait *wait = first; wait; wait = wait->next) {
-        if (strcmp(wait->server, server) != 0)
-            continue;
-        sum.own |= wait->number == own;
-        if (sum.count++ > 0)
+        if (strcmp(wait->server, server) != 0 || sum.count++ > 0)
             continue;
         sum.ms = clock_now_ms() - wait->since_ms;
         sum.session = mysql_thread_id(wait->mysql);

@@ -12,10 +12,10 @@
 #include "sql/db/db.h"
 
 /* Takes a connection over whose last write began `waited_ms` ago; `server` is the server's own
- * name. Returns the wait's number. Any thread. */
-uint64_t db_waits_add(MYSQL *mysql, const char *server, int waited_ms);
+ * name. Any thread. */
+void db_waits_add(MYSQL *mysql, const char *server, int waited_ms);
 
-/* Sums the server's waits up; `own` is the number of one of them, or 0. Any thread. */
-struct db_wait db_waits_ask(const char *server, uint64_t own);
+/* Sums the server's waits up. Any thread. */
+struct db_wait db_waits_ask(const char *server);
 
 #endif

@@ -1,5 +1,6 @@
 """A ledger with a semi-synchronous replica: its primary dies or changes, and no order is lost."""
 
+import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from failover import Selling, sells_out
 
 ADDRESS = r'address="?[^ ]*"? '
 DAY_MS = 24 * 3600 * 1000
+TIMEOUT_MS = 60_000  # the longest one
 SESSIONS_MAX = 32  # of one daemon: a few for each connection, and 8 more
 
 
@@ -263,6 +265,30 @@ def test_two_primaries_are_refused(engine, stack, spawn):
     engine.replica.run("SET GLOBAL read_only = 1")
     daemon.wait_ready()
     sells_out(daemon, 5)
+
+
+def test_statement_at_a_primary_that_was_left_is_given_up(engine, stack, spawn):
+    """However long the time-out is."""
+    both = engine.stack(stack.redis_url)
+    daemon = spawn(both, mysql_url=engine.url, order_workers=1, mysql_timeout_ms=TIMEOUT_MS,
+                   deadline_ms=TIMEOUT_MS)
+    daemon.reset("demo", 6, 2)
+    assert daemon.order(key="first").status == 201
+    engine.primary.signal(signal.SIGSTOP)
+    answers = []
+    buyer = threading.Thread(target=lambda: answers.append(daemon.order(user_id="u2", key="k",
+                                                                        timeout=90)))
+    buyer.start()
+    wait_said(daemon, "ledger_down")  # by now the order waits
+    engine.promote()
+    pattern = re.compile(r"event=(?:retried|unavailable|commit_in_doubt) .*no answer in (\d+) ms")
+    waited = wait_until(lambda: pattern.findall(daemon.log()), "an order that gave up")
+    assert all(int(one) < TIMEOUT_MS for one in waited)
+    buyer.join()
+    engine.replica.kill()
+    both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
+    assert answers[0].status == 201 or answers[0].answer == "503 outcome_unknown", answers
+    sells_out(daemon, 6)
 
 
 @pytest.mark.long

@@ -15,6 +15,12 @@ MUTANTS: dict[str, Mutant] = {
         (("sql/db/db_client.c", "wait.count < DB_WAITS_MAX", "wait.count < SIZE_MAX"),),
         "test_db/test_server_that_answers_no_write_is_left_few_sessions",
         simulated=NO_PART),
+    "left_server_is_waited_for": Mutant(
+        "nobody waits for an answer of a server that was left for another one",
+        (("sql/db/db_client.c", "    db->is_left = is_left;\n", ""),),
+        system="engines/test_semisync.py::"
+               "test_statement_at_a_primary_that_was_left_is_given_up",
+        simulated=NO_PART),
     "answered_write_is_waited_for": Mutant(
         "writes go on as soon as the server answers",
         (("sql/db/db_waits.c", "poll(&answer, 1, 0) == 0", "poll(&answer, 1, 0) >= 0"),),
