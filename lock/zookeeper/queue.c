@@ -281,7 +281,8 @@ static enum zk_result node_find(struct node *node)
 }
 
 /* Makes the child and, if missing, its directory, which the server may just have deleted because it
- * was empty; on the first use of an ensemble, the root as well. */
+ * was empty; on the first use of an ensemble, the root as well. Each unanswered make leaves a
+ * doubt, also one that follows a doubt just settled. */
 static enum zk_result make_child(struct node *node)
 {
     assert(node->session && node->path[0] == '\0');
@@ -300,7 +301,8 @@ static enum zk_result make_child(struct node *node)
     if (result == ZK_OK) {
         memcpy(node->path, made.path, sizeof node->path);
         node->czxid = made.czxid;
-    }
+    } else if (result == ZK_UNKNOWN)
+        node->in_doubt = true;
     return result == ZK_NONE ? ZK_FAILED : result;
 }
 
@@ -320,7 +322,6 @@ static enum zk_result node_make(struct node *node)
     if (result == ZK_NONE)
         result = make_child(node);
     if (result == ZK_UNKNOWN) {
-        node->in_doubt = true;
         timeout_ms = handle_request_ms(node->handle, node->queue->timeout_ms);
         if (zk_session_await(node->session, timeout_ms) == ZK_OK)
             result = node_find(node);

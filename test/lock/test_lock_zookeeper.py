@@ -162,6 +162,29 @@ def test_nobody_answers_the_creation(server, near):
             assert near("release", 1)["result"] == "ok"
 
 
+def test_second_creation_is_not_answered_either(server, near):
+    """The first one never arrived, the second one did: the try leaves nothing in the queue."""
+    assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
+    assert near("release", 1)["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,
+                                                  timeout=3000) as far:
+        assert settled(far, "status", "queue", "n")["held"] == 0  # connects
+        made = []
+
+        def lose_the_next(link):
+            made.append(proxy.once(CREATION, after=lambda _: proxy.fail("deaf")))
+            link.cut()
+        trap = proxy.once(CREATION, before=lose_the_next)
+        assert far.acquire("queue", "n")["result"] == "unknown"
+        trap.wait()
+        made[0].wait()
+        assert near("status", "queue", "n")["held"] == 1
+        proxy.heal()
+        proxy.cut()
+        assert settled(far, "release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n", wait=9000)["result"] == "ok"
+
+
 def test_answer_to_a_proclamation_is_lost(server, near):
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=20000,
                                                   timeout=3000) as far:
