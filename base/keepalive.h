@@ -1,5 +1,4 @@
-/* Finds out that the host at the other end of a connection is gone: a host that loses its power, or
- * its network, closes nothing. */
+/* Finds out that the host at a connection's other end is gone: it closes nothing. */
 #ifndef BASE_KEEPALIVE_H
 #define BASE_KEEPALIVE_H
 

@@ -52,6 +52,7 @@ struct service {
     _Atomic bool elected;              /* this daemon's expiry worker is active */
     _Atomic bool publishes;            /* this daemon's publisher is active */
     _Atomic int64_t events_waiting_ms; /* age of the oldest unpublished event, as it last saw */
+    _Atomic bool replicated;           /* the ledger is not known to be one server alone */
     _Atomic bool prepared;             /* the ledger's tables exist and the node is leased */
     _Atomic bool refused;              /* by the ledger, or because another daemon has the node */
     char refusal[REASON_SIZE];         /* why refused; the preparer's until then */

@@ -9,7 +9,6 @@
 #include "base/identifier.h"
 #include "service/live/admin_actions.h"
 #include "service/request/order_id.h"
-#include "service/workers/health.h"
 #include "sql/orders/orders.h"
 
 enum call_start call_refuse(struct request *request, const char *detail)
@@ -50,8 +49,8 @@ static bool is_told(const struct request *request, int from)
 
 uint64_t call_unconfirmed(struct service_worker *worker)
 {
-    return health_replicated(worker->service->health) ? ledger_connect(stock_ledger(worker->stock))
-                                                      : UINT64_MAX;
+    return atomic_load(&worker->service->replicated) ? ledger_connect(stock_ledger(worker->stock))
+                                                     : UINT64_MAX;
 }
 
 void call_confirm(struct service_worker *worker, uint64_t unconfirmed, struct request **requests,

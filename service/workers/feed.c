@@ -33,7 +33,6 @@
 #include "service/request/faults.h"
 #include "service/request/queue.h"
 #include "service/request/request.h"
-#include "service/workers/health.h"
 #include "sql/orders/orders.h"
 
 enum {
@@ -56,6 +55,7 @@ struct feed {
     uint64_t oldest, next, oldest_mark, next_mark;
     uint64_t connection;               /* on which they were read */
     int64_t looked_ns;                 /* when the last look for them began */
+    int64_t confirmed_ns;              /* when the last commit for an unknown cursor began */
     struct feed_page *read[PAGES_MAX]; /* by the present reading of the ledger */
     size_t read_count;
 };
@@ -239,10 +239,14 @@ static bool is_over(const struct feed *feed, const struct request *request, int6
 }
 
 /* A server that was left for another one knows nothing of later events. */
-static bool is_primary(struct feed *feed)
+static bool is_primary(struct feed *feed, int64_t asked_ns)
 {
-    return !health_replicated(feed->base.service->health) ||
-           ledger_confirm(feed->base.ledger, feed->connection) == LEDGER_OK;
+    if (!atomic_load(&feed->base.service->replicated) || feed->confirmed_ns > asked_ns)
+        return true;
+    feed->confirmed_ns = clock_now_ns();
+    if (ledger_confirm(feed->base.ledger, feed->connection) != LEDGER_OK)
+        feed->next = 0; /* others wait for the next look */
+    return feed->next != 0;
 }
 
 /* True when the request is answered, or nobody waits for it any more.
@@ -267,7 +271,7 @@ static bool try_answer(struct feed *feed, struct request *request, int64_t now_n
     bool foreign = is_foreign(feed, cursor);
     if (foreign && feed->looked_ns <= request->arrived_ns)
         return false;
-    if (foreign && !is_primary(feed)) {
+    if (foreign && !is_primary(feed, request->arrived_ns)) {
         answer_problem(&request->answer, PROBLEM_LEDGER_UNAVAILABLE);
     } else if (foreign) {
         answer_members(&request->answer, PROBLEM_CURSOR_EXPIRED, NULL, ",\"oldest\":\"%llu.%llu\"",

@@ -63,7 +63,6 @@ struct probe {
     _Atomic int64_t oldest_ms;       /* age of the oldest write without an answer; 0: none */
     char server[URL_PLACE_SIZE];     /* the server last written to */
     _Atomic bool durable;            /* as far as is known */
-    _Atomic bool replicated;
 };
 
 /* Its workers are of struct probe. */
@@ -281,11 +280,6 @@ bool health_durable(const struct health *health)
     return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->durable);
 }
 
-bool health_replicated(const struct health *health)
-{
-    return atomic_load(&probe_of(health->probes[HEALTH_LEDGER])->replicated);
-}
-
 /* Only warns, at each change: the operator may intend it. */
 static void check_durable(struct probe *probe)
 {
@@ -297,7 +291,7 @@ static void check_durable(struct probe *probe)
     if (durable == LEDGER_FAILED) /* the next probe reports it */
         return;
     atomic_store(&probe->durable, durable == LEDGER_OK);
-    atomic_store(&probe->replicated, weakness.replicated);
+    atomic_store(&probe->base.service->replicated, weakness.replicated);
     metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
     if (durable == LEDGER_NO && strcmp(weakness.setting, probe->weakness.setting) != 0)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s address=%s effect=%s advice=%s",
@@ -355,17 +349,16 @@ static enum health_state check_clock(struct probe *probe)
     return synced_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
 }
 
-/* Keeps the node's lease, unless so many writes wait already that a further one would fail. */
+/* Keeps the node's lease, unless so many writes wait that a further one would fail. */
 static enum health_state keep_lease(struct probe *probe)
 {
     struct ledger *ledger = probe->base.ledger;
     enum health_state kept = HEALTH_OK;
-    bool full = ledger_wait(ledger).count >= DB_WAITS_MAX;
+    bool full = ledger_wait(ledger).full;
     if (!full)
         kept = keep_node(probe);
     struct db_wait wait = ledger_wait(ledger);
     bool waits = full || (wait.count > 0 && !probe->base.service->node.answered);
-    atomic_store(&probe->oldest_ms, wait.ms);
     if (!waits)
         probe->waits[0] = '\0';
     else if (probe->waits[0] == '\0')
@@ -379,6 +372,7 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     enum health_state kept, clock;
     *error_out = ledger_error(probe->base.ledger);
     ledger_look(probe->base.ledger);
+    atomic_store(&probe->oldest_ms, ledger_wait(probe->base.ledger).ms);
     if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
         note_server(probe);
     switch (answer) {
@@ -484,7 +478,7 @@ static struct service_worker *open_probe(const struct probe_kind *kind, struct s
     if (probe) {
         atomic_store(&probe->answered_ns, clock_now_ns());
         atomic_store(&probe->durable, true);
-        atomic_store(&probe->replicated, true);
+        atomic_store(&service->replicated, true);
     }
     return worker;
 }
@@ -529,7 +523,8 @@ enum health_state health_state(const struct health *health, enum health_server s
 {
     const struct probe *probe = probe_of(health->probes[server]);
     bool old = now_ns - atomic_load(&probe->answered_ns) > ANSWER_AGE_MS * CLOCK_NS_PER_MS;
-    return old ? HEALTH_DOWN : (enum health_state)atomic_load(&probe->state);
+    enum health_state state = (enum health_state)atomic_load(&probe->state);
+    return old && state != HEALTH_COMMITS_WAIT ? HEALTH_DOWN : state; /* it tries one meanwhile */
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)

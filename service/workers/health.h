@@ -60,9 +60,6 @@ bool health_ready(const struct health *health, int64_t now_ns);
  * late. Any thread, without waiting. */
 bool health_news(const struct health *health);
 
-/* False while the ledger is one server, for all that it says. Any thread, without waiting. */
-bool health_replicated(const struct health *health);
-
 /* False while the ledger's settings may lose accepted orders. Any thread, without waiting. */
 bool health_durable(const struct health *health);
 

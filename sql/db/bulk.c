@@ -66,6 +66,8 @@ static enum db_result prepare(struct bulk *bulk, struct db *db, const char *text
         set_rows(statement, row_size, 1) &&
         mysql_stmt_bind_param(statement, binds) == 0) { /* which copies the bindings */
         bulk->statement = statement;
+        assert(db->prepared_count < DB_PREPARED_MAX);
+        db->prepared[db->prepared_count++] = &bulk->statement;
         return DB_OK;
     }
     enum db_result result = failed(db, statement);

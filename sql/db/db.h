@@ -73,16 +73,16 @@ void db_look(struct db *db);
 /* True while several servers take writes that are not one cluster. Any thread. */
 bool db_split(const struct db *db);
 
-/* The writes that the server of the present or last connection has not answered in time: commits,
- * mostly, which a primary without its replicas answers only once it has one again. Their
- * connections stay open until they are answered, or break. While a server owes DB_WAITS_MAX
- * answers, db_run and statements that write fail at once (db_waits.h: why_kept). */
+/* The writes that the server of the present or last connection has not answered in time, which stay
+ * open until they are answered or break (db_waits.h). While it owes DB_WAITS_MAX answers, the first
+ * for longer than a row is waited for, db_run and statements that write fail at once. */
 enum { DB_WAITS_MAX = 8 };
 
 struct db_wait {
     size_t count;          /* 0: none, and the members below are 0 */
     int64_t ms;            /* for how long the first one has waited */
     unsigned long session; /* of the first one, by the server's number */
+    bool full;             /* a further write would fail */
 };
 
 struct db_wait db_wait(const struct db *db);

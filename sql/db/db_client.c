@@ -185,14 +185,16 @@ enum db_result db_ping(struct db *db)
 
 struct db_wait db_wait(const struct db *db)
 {
-    return db_waits_ask(db->server_name);
+    struct db_wait wait = db_waits_ask(db->server_name);
+    wait.full = wait.count >= DB_WAITS_MAX && wait.ms > (db->row_wait_s + 1) * 1000;
+    return wait;
 }
 
 /* False while the server owes so many answers that a further write would be too many. */
 static bool may_write(struct db *db)
 {
     struct db_wait wait = db_wait(db);
-    if (!db->mysql || wait.count < DB_WAITS_MAX)
+    if (!db->mysql || !wait.full)
         return true;
     db->in_doubt = db->held = false;
     snprintf(db->error, sizeof db->error, "%zu writes wait for an answer of %.100s, one for %lld s",

@@ -121,6 +121,7 @@ void db_drop_connection(struct db *db)
     if (db->mysql)
         mysql_close(db->mysql);
     db->mysql = NULL;
+    db->prepared_count = 0;
 }
 
 void db_disconnect(struct db *db)
@@ -209,6 +210,11 @@ static void leave(struct db *db)
 static void hand_over(struct db *db)
 {
     db_drop_rows(db);
+    for (size_t i = 0; i < db->prepared_count; i++) { /* other threads may close the connection */
+        mysql_stmt_close(*db->prepared[i]);
+        *db->prepared[i] = NULL;
+    }
+    db->prepared_count = 0;
     db_waits_add(db->mysql, db->server_name, db->waited_ms);
     db->mysql = NULL;
 }
@@ -280,7 +286,7 @@ static bool keep_result(struct db *db)
     return true;
 }
 
-/* Nobody waits for a server that was left for another one. */
+/* Nobody waits for the first answer of a server that was left for another one. */
 static bool answer_comes(struct db *db)
 {
     struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
@@ -299,7 +305,7 @@ static bool answer_comes(struct db *db)
 
 bool db_writes(const char *text, size_t length)
 {
-    static const char *const verbs[] = {"INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "START "};
+    static const char *const verbs[] = {"INSERT ", "UPDATE ", "DELETE ", "REPLACE "};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (length > strlen(verbs[i]) && strncmp(text, verbs[i], strlen(verbs[i])) == 0)
             return true;

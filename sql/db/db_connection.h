@@ -10,7 +10,7 @@
 
 struct db_servers;
 
-enum { DB_ROLE_NAME_SIZE = 96 };
+enum { DB_ROLE_NAME_SIZE = 96, DB_PREPARED_MAX = 8 };
 
 struct db {
     MYSQL *mysql; /* NULL while there is no connection */
@@ -32,6 +32,8 @@ struct db {
     int waited_ms;                        /* which was this long */
     bool (*go_on)(void *context);         /* see db_set_patience */
     void *patience_context;
+    MYSQL_STMT **prepared[DB_PREPARED_MAX]; /* on this connection; their owner closes them */
+    size_t prepared_count;
     char *packet; /* START TRANSACTION and the first query */
     size_t packet_size;
     size_t statements;
@@ -65,12 +67,11 @@ enum db_result db_execute(struct db *db, const char *text, size_t length);
 
 /* Commits on the present connection. DB_OK, DB_SOFT or DB_UNKNOWN.
  *
- * why_unknown: only a deadlock or a lock wait says for certain that a commit did not happen. Every
- * other error leaves that open: the server may have written it before it died or was told to
- * stop. */
+ * why_unknown: only a deadlock or a lock wait says for certain that a commit did not happen. Else
+ * the server may have written it before it died or was told to stop. */
 enum db_result db_commit(struct db *db);
 
-/* True for a statement that may wait for others' locks or, by itself, commit. */
+/* True for a statement that by itself commits what it changes. */
 bool db_writes(const char *text, size_t length);
 
 /* True before db->until_ms; and how long an answer may be waited for: the time-out, or what is left

@@ -15,7 +15,6 @@ struct wait {
     struct wait *next; /* a later one */
     MYSQL *mysql;
     int64_t since_ms;
-    pid_t process;
     char server[128];
 };
 
@@ -23,15 +22,33 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct wait *first;   /* under the mutex */
 static _Atomic size_t count; /* of all servers */
 
-/* A child of fork leaves its parent's sessions alone. */
-static void end(struct wait *wait)
+/* ---- fork ---- */
+
+static void before_fork(void)
 {
-    if (wait->process == getpid())
-        mysql_close(wait->mysql);
-    else
-        close((int)wait->mysql->net.fd);
-    free(wait);
+    pthread_mutex_lock(&mutex);
 }
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The sessions are the parent's. */
+static void in_child(void)
+{
+    for (; first; first = first->next)
+        close((int)first->mysql->net.fd);
+    count = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void __attribute__((constructor)) begin(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- waits ---- */
 
 /* Ends those that have been answered, or whose connection has broken. */
 static void end_answered(void)
@@ -40,13 +57,14 @@ static void end_answered(void)
     while (*at) {
         struct wait *wait = *at;
         struct pollfd answer = {.fd = (int)wait->mysql->net.fd, .events = POLLIN};
-        if (wait->process == getpid() && poll(&answer, 1, 0) == 0) {
+        if (poll(&answer, 1, 0) == 0) {
             at = &wait->next;
             continue;
         }
         *at = wait->next;
         count--;
-        end(wait);
+        mysql_close(wait->mysql);
+        free(wait);
     }
 }
 
@@ -55,7 +73,6 @@ void db_waits_add(MYSQL *mysql, const char *server, int waited_ms)
     struct wait *wait = memory_must(calloc(1, sizeof *wait));
     wait->mysql = mysql;
     wait->since_ms = clock_now_ms() - waited_ms;
-    wait->process = getpid();
     snprintf(wait->server, sizeof wait->server, "%s", server);
     pthread_mutex_lock(&mutex);
     struct wait **at = &first;

@@ -3,7 +3,7 @@
  * why_kept: a primary that is cut off from its replicas answers no commit, and keeps the session of
  * each, also when its client has left. A client that connected anew for each further write would
  * leave one behind with each, until the server has none for its replicas. So such a connection
- * stays open here: its answer, or its end, tells whoever asks that the session has ended. */
+ * stays open here: its answer, or mostly its end, tells whoever asks that the session has ended. */
 #ifndef SQL_DB_WAITS_H
 #define SQL_DB_WAITS_H
 

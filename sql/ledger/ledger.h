@@ -62,10 +62,8 @@ struct db_stats ledger_stats(const struct ledger *ledger);
  * longer certain: the server may have died in between and forgotten what was not on its disk. */
 uint64_t ledger_connection(const struct ledger *ledger);
 
-/* Connects if need be, and returns the number. */
+/* The number, connecting first if need be; and the writes without an answer, see db_wait. */
 uint64_t ledger_connect(struct ledger *ledger);
-
-/* The writes that the server has not answered in time, see db_wait. */
 struct db_wait ledger_wait(const struct ledger *ledger);
 
 /* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */

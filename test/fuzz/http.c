@@ -48,12 +48,6 @@ bool health_durable(const struct health *health)
     return true;
 }
 
-bool health_replicated(const struct health *health)
-{
-    (void)health;
-    return true;
-}
-
 bool health_ready(const struct health *health, int64_t now_ns)
 {
     return health_state(health, HEALTH_LEDGER, now_ns) == HEALTH_OK;

@@ -12,7 +12,7 @@ MUTANTS: dict[str, Mutant] = {
         simulated=NO_PART),
     "nobody_is_held_back": Mutant(
         "few sessions stay behind at a server that answers no write",
-        (("sql/db/db_client.c", "wait.count < DB_WAITS_MAX", "wait.count < SIZE_MAX"),),
+        (("sql/db/db_client.c", "wait.count >= DB_WAITS_MAX", "wait.count >= SIZE_MAX"),),
         "test_db/test_server_that_answers_no_write_is_left_few_sessions",
         simulated=NO_PART),
     "left_server_is_waited_for": Mutant(

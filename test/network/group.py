@@ -25,7 +25,8 @@ class MySqlOnHost(MariaOnHost):
                 "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
                 "--plugin-load-add=group_replication.so", "--mysqlx=OFF",
                 "--group-replication-group-name=5ec11110-0000-11ee-8000-000000000001",
-                "--group-replication-start-on-boot=OFF"]
+                "--group-replication-start-on-boot=OFF",
+                "--group-replication-unreachable-majority-timeout=5"]
 
     def __init__(self, network, host, directory, number, seeds):
         super().__init__(network, host, directory, number, [

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/workers/health.h"
 #include "service/workers/workers.h"
 #include "test/simulate/ledger/ledger_session.h"
 #include "test/simulate/machine/arena.h"
@@ -83,13 +82,6 @@ static void configure(struct config *config)
     };
 }
 
-/* In place of the probe: half of the plans confirm what they tell by a commit. */
-bool health_replicated(const struct health *health)
-{
-    (void)health;
-    return daemon_plan.order_workers % 2 == 0;
-}
-
 /* In place of the preparer: it would lease the node and measure the clock. */
 static void prepare(struct daemon *daemon)
 {
@@ -102,6 +94,7 @@ static void prepare(struct daemon *daemon)
     int64_t boot_ns = clock_boot_ns();
     synced_clock_note(&service->clock, boot_ns, boot_ns, ledger_server_ms() * 1000);
     order_ids_lease(&service->ids, &lease);
+    atomic_store(&service->replicated, daemon_plan.order_workers % 2 == 0);
     atomic_store(&service->prepared, true);
 }
 
