@@ -353,12 +353,9 @@ static enum health_state check_clock(struct probe *probe)
 static enum health_state keep_lease(struct probe *probe)
 {
     struct ledger *ledger = probe->base.ledger;
-    enum health_state kept = HEALTH_OK;
     bool full = ledger_wait(ledger).full;
-    if (!full)
-        kept = keep_node(probe);
-    struct db_wait wait = ledger_wait(ledger);
-    bool waits = full || (wait.count > 0 && !probe->base.service->node.answered);
+    enum health_state kept = full ? HEALTH_OK : keep_node(probe);
+    bool waits = full || (ledger_wait(ledger).count > 0 && !probe->base.service->node.answered);
     if (!waits)
         probe->waits[0] = '\0';
     else if (probe->waits[0] == '\0')

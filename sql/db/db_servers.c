@@ -23,7 +23,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/worker.h"
-#include "sql/db/db_connection.h"
 
 /* ---- the part of a server ---- */
 

@@ -149,9 +149,14 @@ static const struct db_value *weak_disk(const struct db_value values[ID_COUNT])
     return NULL;
 }
 
+static bool is_galera(const struct db_value values[ID_COUNT])
+{
+    return is_on(&values[WSREP_ON]) && !db_value_is(&values[WSREP_PROVIDER], "none");
+}
+
 static const struct db_value *weak_replication(const struct db_value values[ID_COUNT])
 {
-    if (is_on(&values[WSREP_ON]) && !db_value_is(&values[WSREP_PROVIDER], "none"))
+    if (is_galera(values))
         return number(&values[SIZE]) < 2 ? &values[SIZE] : NULL;
     if (!is_on(&values[LOG_BIN]))
         return &values[LOG_BIN];
@@ -184,10 +189,10 @@ enum ledger_result ledger_durable(struct ledger *ledger, struct ledger_weakness 
         return LEDGER_FAILED;
     weakness_out->effect = "accepted orders may be lost when the ledger's machine loses power";
     weakness_out->advice = "set it to 1";
-    bool galera = is_on(&values[WSREP_ON]) && !db_value_is(&values[WSREP_PROVIDER], "none");
-    weakness_out->replicated = db_server_count(ledger->db) > 1 || galera || is_on(&values[ENABLED]);
+    bool several = db_server_count(ledger->db) > 1;
+    weakness_out->replicated = several || is_galera(values) || is_on(&values[ENABLED]);
     const struct db_value *weak = weak_disk(values);
-    if (!weak && db_server_count(ledger->db) > 1) {
+    if (!weak && several) {
         weak = weak_replication(values);
         weakness_out->effect = "accepted orders may be lost when the ledger's server dies and "
                                "another one takes its place";

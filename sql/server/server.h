@@ -146,10 +146,9 @@ enum ledger_write {
  * the binary log. */
 enum ledger_write ledger_try_write(struct ledger *ledger);
 
-enum { LEDGER_WAIT_SIZE = 160 };
-
 /* Asks the server why its oldest unanswered write is that: "no answer to a write for 2.5 s: Waiting
  * for semi-sync ACK from slave"; "" without one. */
+enum { LEDGER_WAIT_SIZE = 160 };
 void ledger_wait_describe(struct ledger *ledger, char why_out[LEDGER_WAIT_SIZE]);
 
 /* ---- time ---- */
