@@ -51,6 +51,8 @@ def bereft(template, defaults):
     with semi_sync_pair(replicas=2) as servers:
         ready(servers)
         servers.kill()
+        wait_until(lambda: all(named(servers.status_of(node))["Slave_IO_Running"] == "Connecting"
+                               for node in servers.replicas), "replicas that look for the primary")
         yield servers
 
 
@@ -356,8 +358,8 @@ def check_most(node, most, less):
 
 def test_primary_that_has_not_ended(bereft, tool):
     """Whether it answers or hangs, and by whatever name the replicas know it."""
-    bereft.primary.start()
     before = state(bereft)
+    bereft.primary.start()
     tool(bereft).refused(f"the primary {bereft.primary.place} accepts connections",
                          "End its server by kill -9", "SET GLOBAL read_only would wait")
     tool(bereft, dead=f"nowhere.invalid:{bereft.primary.port}").refused(
