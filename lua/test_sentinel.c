@@ -172,7 +172,7 @@ static void test_the_sentinel_of_a_master_that_refuses_writes_is_not_asked_again
     name_server(answer, url.servers[0].host, url.servers[0].port);
     start(&fakes[0], stale, NULL);
     start(&fakes[1], answer, NULL);
-    struct redis *redis = open_at(fakes, 2, 2000);
+    struct redis *redis = open_at(fakes, 2, 9000);
     assert_int_equal(redis_publish(redis, "news", "1"), REDIS_FAILED);
     assert_non_null(strstr(redis_error(redis), "NOREPLICAS"));
     enum redis_result result = REDIS_FAILED;

@@ -169,7 +169,7 @@ class SemiSyncPair(Nodes):
 
     def answering(self, primary):
         """How many replicas acknowledge the primary's commits."""
-        return int(primary.status(self.variable("Rpl_semi_sync_master_clients")))
+        return int(primary.status(self.variable("Rpl_semi_sync_master_clients")) or 0)
 
     def status_of(self, replica):
         """By the server's names of the columns; None when it is no replica."""

@@ -167,7 +167,7 @@ def test_second_creation_is_not_answered_either(server, near):
     assert settled(near, "acquire", 1, "queue", "n")["result"] == "ok"
     assert near("release", 1)["result"] == "ok"
     with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,
-                                                  timeout=3000) as far:
+                                                  timeout=9000) as far:
         assert settled(far, "status", "queue", "n")["held"] == 0  # connects
         made = []
 
@@ -178,7 +178,7 @@ def test_second_creation_is_not_answered_either(server, near):
         assert far.acquire("queue", "n")["result"] == "unknown"
         trap.wait()
         made[0].wait()
-        assert near("status", "queue", "n")["held"] == 1
+        wait_until(lambda: settled(near, "status", "queue", "n")["held"] == 1, "the node")
         proxy.heal()
         proxy.cut()
         assert settled(far, "release", 1)["result"] == "ok"

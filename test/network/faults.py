@@ -56,6 +56,9 @@ def databases(case):
 
 def served_at_last(case, since):
     """Sentinel has promoted another master: the daemons must find it while the first is away."""
+    numbers = range(len(case.setup.DAEMONS))
+    case.hold_until(lambda: all(case.is_served(since, number) for number in numbers),
+                    "orders at the new master by every daemon", FAILED_OVER_S)
     for number, host in enumerate(case.setup.DAEMONS):
         case.expect("A", f"{host} accepts an order before the heal",
                     case.is_served(since, number))
@@ -63,7 +66,7 @@ def served_at_last(case, since):
 
 def note_promotion(case):
     """Notes how soon Sentinel promoted another master; returns when."""
-    wait_until(lambda: case.setup.redis.master() != "redis1", "another master")
+    wait_until(lambda: case.setup.redis.master() not in (None, "redis1"), "another master")
     promoted = case.record.now()
     case.note(f"another master {promoted - case.began:.1f} s after the cut")
     return promoted

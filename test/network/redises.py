@@ -57,7 +57,8 @@ class Sentinels:
         return best if votes.count(best) >= self.QUORUM else None
 
     def master_url(self):
-        return f"redis://{self.servers[self.master()].address}:{REDIS}/0"
+        name = wait_until(self.master, "sentinels that agree")
+        return f"redis://{self.servers[name].address}:{REDIS}/0"
 
     def in_step(self):
         """Both replicas follow the master that says that it is one."""
