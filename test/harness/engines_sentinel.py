@@ -137,12 +137,15 @@ class SentinelTrio(Engine):
 
     def whole(self):
         """Both replicas follow, and every sentinel knows them and its like."""
-        for sentinel in self.sentinels:
-            flat = [word.decode() for word in sentinel.ask("SENTINEL", "MASTER", self.NAME)]
-            known = dict(zip(flat[::2], flat[1::2]))
+        for known in map(self.known, self.sentinels):
             if (known["num-slaves"], known["num-other-sentinels"]) != ("2", "2"):
                 return False
         return self.in_step(self.servers[0]) == 2
+
+    def known(self, sentinel):
+        """What a sentinel tells about the master."""
+        flat = [word.decode() for word in sentinel.ask("SENTINEL", "MASTER", self.NAME)]
+        return dict(zip(flat[::2], flat[1::2]))
 
     @staticmethod
     def in_step(master):
@@ -173,6 +176,20 @@ class SentinelTrio(Engine):
 
     def wait_promoted(self, old):
         return wait_until(lambda: self.promoted(old), "a new master", timeout=ANSWER_SECONDS_MAX)
+
+    def calm(self):
+        """No server is called down any more, on a machine that may stand still. Returns the
+        present master, on which all living sentinels agree, and which is one."""
+        alive = [one for one in self.sentinels if one.process.poll() is None]
+        for sentinel in alive:
+            sentinel.ask("SENTINEL", "SET", self.NAME, "down-after-milliseconds", 60_000)
+
+        def agreed():
+            found = {(known["port"], known["flags"]) for known in map(self.known, alive)}
+            one = self.master()
+            return one if found == {(str(one.port), "master")} and (
+                one.client.role() == b"master") else None
+        return wait_until(agreed, "sentinels that agree", timeout=ANSWER_SECONDS_MAX)
 
     @property
     def redis(self):
