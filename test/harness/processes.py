@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.path.realpath(os.environ.get("SECKILL_DAEMON", ROOT / "build" / "seckilld"))
 BUILD = Path(PROGRAM).parent  # all programs under test
 
-PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below the ports of deploy/stack and of clients
+# Below the ports of deploy/stack and of clients, beyond the last one that browsers refuse (10080).
+PORT_FIRST, PORT_COUNT = 10_100, 9_900
 PORTS_FILE = Path(tempfile.gettempdir(), f"seckill-ports-{os.getuid()}")
 MEMORY, MEMORY_MIN = Path("/dev/shm"), 6 << 30  # bytes that must be free
 PAUSE_MAX = 0.1  # seconds between two polls
