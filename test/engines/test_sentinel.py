@@ -54,8 +54,8 @@ class Rush:
     def end(self):
         """Ends with the audit; Redis is the present master."""
         one = self.load.stop()
-        self.shop.redis_url = self.trio.calm().url
-        self.shop.redis = self.trio.redis
+        master = self.trio.calm()
+        self.shop.redis_url, self.shop.redis = master.url, master.client
         assert set(one.answers) <= ANSWERS, one.answers
         sold = audit_after_faults(self.daemon, accepted=one.accepted)
         assert UNITS > sold >= len(one.accepted) > 0

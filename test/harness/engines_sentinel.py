@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from harness.processes import free_port, send_signal, server_folder, spawn_server, wait_until
-from harness.redis import Redis
+from harness.redis import Redis, by_name
 
 ANSWER_SECONDS_MAX = 150  # a Sentinel that has stood still does nothing for 30 s
 
@@ -93,7 +93,7 @@ class Engine:
 
 class SentinelTrio(Engine):
     """A master, two replicas and three sentinels, which promote a replica when the master is gone
-    for down_after_ms. `url` leads to the master, `redis` is a client of the present one."""
+    for down_after_ms. `url` leads to the master."""
 
     NAME = "shop"
     QUORUM = 2
@@ -144,8 +144,7 @@ class SentinelTrio(Engine):
 
     def known(self, sentinel):
         """What a sentinel tells about the master."""
-        flat = [word.decode() for word in sentinel.ask("SENTINEL", "MASTER", self.NAME)]
-        return dict(zip(flat[::2], flat[1::2]))
+        return by_name(sentinel.ask("SENTINEL", "MASTER", self.NAME))
 
     @staticmethod
     def in_step(master):
@@ -186,15 +185,9 @@ class SentinelTrio(Engine):
 
         def agreed():
             found = {(known["port"], known["flags"]) for known in map(self.known, alive)}
-            one = self.master()
-            return one if found == {(str(one.port), "master")} and (
-                one.client.role() == b"master") else None
+            return next((one for one in self.servers if found == {(str(one.port), "master")}
+                         and one.client.role() == b"master"), None)
         return wait_until(agreed, "sentinels that agree", timeout=ANSWER_SECONDS_MAX)
-
-    @property
-    def redis(self):
-        """A client of the present master."""
-        return self.master().client
 
 
 class Certificates:

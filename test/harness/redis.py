@@ -5,6 +5,12 @@ import socket
 from urllib.parse import urlsplit
 
 
+def by_name(flat):
+    """A reply of names and values by turns, as a dict of strings."""
+    texts = [item.decode() for item in flat]
+    return dict(zip(texts[::2], texts[1::2]))
+
+
 class Redis:
     """`redis("GET", "key")`. Every call opens a connection of its own, so that the client does not
     care what became of the server in between."""
@@ -50,8 +56,7 @@ class Redis:
 
     def hash(self, key):
         """HGETALL as a dict of strings."""
-        flat = [item.decode() for item in self("HGETALL", key)]
-        return dict(zip(flat[::2], flat[1::2]))
+        return by_name(self("HGETALL", key))
 
     def calls(self, command):
         """How often the server has carried the command out."""

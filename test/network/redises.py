@@ -1,6 +1,7 @@
 """Redis on hosts: behind sentinels, alone, or as a cluster."""
 
 from harness.processes import wait_until
+from harness.redis import by_name
 from network.servers import REDIS, SENTINEL, RedisOnHost
 
 DOWN_AFTER_MS = 1000  # of Sentinel; the documents say 1000 to 5000
@@ -73,15 +74,14 @@ class Sentinels:
         """Every sentinel knows both replicas and both other sentinels, and all are well."""
         for sentinel in self.sentinels.values():
             try:
-                flat = [word.decode() for word in sentinel.ask("SENTINEL", "MASTER", self.NAME)]
+                known = by_name(sentinel.ask("SENTINEL", "MASTER", self.NAME))
                 replicas = sentinel.ask("SENTINEL", "REPLICAS", self.NAME)
             except (OSError, RuntimeError):
                 return False
-            known = dict(zip(flat[::2], flat[1::2]))
             if (known["num-slaves"], known["num-other-sentinels"], known["flags"]) != (
                     "2", "2", "master"):
                 return False
-            if any(dict(zip(one[::2], one[1::2]))[b"flags"] != b"slave" for one in replicas):
+            if any(by_name(one)["flags"] != "slave" for one in replicas):
                 return False
         return self.in_step()
 
